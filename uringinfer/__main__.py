@@ -1,0 +1,3 @@
+from uringinfer.cli.main import main
+
+main()

@@ -1,0 +1,71 @@
+"""The command `uringinfer`: finds the subcommand, turns errors into one line and an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import sys
+from typing import Any
+
+import click
+
+import uringinfer
+from uringinfer.errors import UringinferError
+
+# name -> module; a command's module is imported only when it is called, so that `--help` is instant
+COMMANDS = {
+    "generate": "uringinfer.cli.generate",
+    "info": "uringinfer.cli.info",
+    "pack": "uringinfer.cli.pack",
+    "plan": "uringinfer.cli.plan",
+    "simulate": "uringinfer.cli.simulate",
+    "verify": "uringinfer.cli.verify",
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands live in modules that are imported on demand; each has a `command`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: Any = importlib.import_module(COMMANDS[cmd_name]).command
+        return command  # type: ignore[no-any-return]
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(uringinfer.__version__, prog_name="uringinfer")
+@click.option("--debug", is_flag=True, help="Show tracebacks and diagnostics.")
+@click.pass_context
+def cli(ctx: click.Context, debug: bool) -> None:
+    """Run language models larger than memory, streamed from NVMe."""
+    ctx.obj = {"debug": debug}
+    if debug:
+        logging.basicConfig(level=logging.DEBUG, format="%(name)s: %(message)s")
+
+
+def main() -> None:
+    """Entry point: exit codes are those of uringinfer.errors, 130 for Ctrl-C, 141 for a closed pipe."""
+    debug = "--debug" in sys.argv[1:]
+    try:
+        code = cli.main(standalone_mode=False)
+    except UringinferError as error:
+        if debug:
+            raise
+        click.echo(f"uringinfer: {error}", err=True)
+        code = error.exit_code
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("uringinfer: interrupted", err=True)
+        code = 130
+    except BrokenPipeError:
+        # the reader of our output went away: as a shell tool, end quietly, and keep exit handlers from
+        # writing again .dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 141
+    sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,1 @@
+"""Engine (a loaded model) and Session (the state of one conversation)."""

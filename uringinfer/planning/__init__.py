@@ -1,0 +1,1 @@
+"""What fits where: pure functions, no I/O except machine.py."""

@@ -1,0 +1,1 @@
+"""Statistics of a run, as text and as JSON."""

@@ -1,0 +1,1 @@
+"""Bytes between disk and memory. Knows nothing of models."""
