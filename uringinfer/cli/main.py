@@ -65,7 +65,7 @@ def main() -> None:
         click.echo("uringinfer: interrupted", err=True)
         code = 130
     except BrokenPipeError:
-        # the reader of our output went away: as a shell tool, end quietly, and keep exit handlers from
-        # writing again .dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # our reader went away: end quietly, and keep the exit handlers from writing to it again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 141
     sys.exit(code if isinstance(code, int) else 0)
