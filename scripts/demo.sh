@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# From nothing to generated text: installs, fetches a small real model, packs, verifies, plans, generates.
+#
+#   scripts/demo.sh [QUESTION]
+#
+# Everything stays below .venv and demo/ in the checkout; a second run repeats only the last steps.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+
+QUESTION=${1:-"What is the capital of France?"}
+BUDGET=${URINGINFER_DEMO_BUDGET:-300M}
+CONTAINER=$ROOT/demo/smollm2.uring
+
+run() { say "uringinfer $*"; "$VENV/bin/uringinfer" "$@"; }
+
+install_system_packages
+install_package ""
+MODEL=$(fetch_smollm2 "$ROOT/demo")
+[ -f "$CONTAINER/manifest.json" ] || run pack "$MODEL" "$CONTAINER"
+run verify "$CONTAINER"
+run plan "$CONTAINER" --budget "$BUDGET"
+run generate "$CONTAINER" --budget "$BUDGET" --temp 0 -n 64 -p "$QUESTION"
