@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by demo.sh and test.sh: makes a virtual environment with the package and its native parts in it.
 #
 # Debian and Ubuntu packages are installed when root; otherwise one line says which are missing. Only venv is

@@ -7,7 +7,7 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
-EXTRAS=test
+EXTRAS="test"
 SELECT=()
 if [ "${1:-}" = --all ]; then
     EXTRAS=test,oracle
@@ -18,7 +18,7 @@ fi
 
 install_system_packages
 install_package "$EXTRAS"
-if [ "$EXTRAS" = test,oracle ]; then
+if [ "$EXTRAS" = "test,oracle" ]; then
     URINGINFER_SMOLLM2=$(fetch_smollm2 "$ROOT/demo")
     export URINGINFER_SMOLLM2
 fi
