@@ -1,4 +1,4 @@
-"""What a layer asks of the memory system: weights by name, in the order of execution.
+"""What a layer asks of the memory system: weights by name, in the order of execution, and experts by number.
 
 `Weights` is kept by `residency.trunk.TrunkPass` in a run, and by simple dictionaries in tests. Names are
 those of the container ("layers.3.self_attn.q_proj"). A forward pass must ask for a layer's tensors in exactly
@@ -7,7 +7,9 @@ the order in which its family declared them; the trunk refuses anything else.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -17,12 +19,45 @@ from uringinfer.kernels import Kernels
 from uringinfer.kernels.formats import Weight
 
 Floats = NDArray[np.float32]
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertWeights:
+    """One expert's record: packed matrices ('gate', 'up', 'down') and float32 biases ('gate_bias', ...)."""
+
+    matrices: Mapping[str, Weight]
+    biases: Mapping[str, Floats]
+
+
+class Experts(Protocol):
+    """Routed experts on demand. `layer` is the number in the family's `ExpertLayer`."""
+
+    lookahead: int
+    """How many experts of the next layer a decode step guesses; 0 if none."""
+
+    def demand(self, layer: int, routed: Ids) -> AbstractContextManager[Iterator[tuple[int, ExpertWeights]]]:
+        """Asks for the experts of `routed` [T, K], each token's in the router's order.
+
+        Every missing one is submitted to the reader before this returns. The iterator gives each distinct
+        expert once: those in memory first, then the others as they arrive. An expert's weights are valid
+        until the iterator is advanced or the context is left."""
+        ...
+
+    def hint(self, layer: int, guessed: Ids) -> None:
+        """Says that `layer` may soon demand `guessed` [N], best first. Never needed for correctness."""
+        ...
 
 
 class Weights(Protocol):
     """Weights by name, in the order of execution."""
 
     kernels: Kernels
+
+    @property
+    def experts(self) -> Experts:
+        """The routed experts; asked for only by models that declare some."""
+        ...
 
     def has(self, name: str) -> bool:
         """Whether the container holds this (optional) tensor."""
@@ -41,6 +76,7 @@ class Weights(Protocol):
         """A tensor declared `whole`, packed; valid inside the `with` only."""
         ...
 
-    def embedding(self, name: str, ids: NDArray[np.int64]) -> Floats:
-        """Rows `ids` [T] of an embedding table -> [T, hidden]; outside the order of execution, any time."""
+    def embedding(self, name: str, ids: Ids) -> Floats:
+        """Rows `ids` [T] of an embedding table, or of a head that serves as one -> [T, hidden]; outside the
+        order of execution, any time."""
         ...

@@ -7,42 +7,25 @@ the trunk stream hands them out in that order. Nothing here knows a drive, a bud
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, Protocol
 
-import numpy as np
 from numpy.typing import NDArray
 
-from uringinfer.layers.weights import Floats, Weights
+from uringinfer.layers.tensors import ExpertLayer, ExpertPart, ExpertSource, TensorGroup, TensorSpec
+from uringinfer.layers.weights import Floats, Ids, Weights
 
-Ids = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class TensorSpec:
-    """One tensor of the trunk.
-
-    `name` is its name in the container; `sources` are the names it may have in a checkpoint, the first that
-    exists is taken. `kind`: 'matrix' may be split into panels of rows and may be re-encoded; 'vector' (any
-    small tensor: norm, bias, convolution) is always kept; 'embedding' is a table whose rows are read on
-    demand and which no pass streams. `whole` forbids panels. `optional` tensors may be absent from the
-    checkpoint.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    sources: tuple[str, ...]
-    kind: Literal["matrix", "vector", "embedding"] = "matrix"
-    whole: bool = False
-    optional: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class TensorGroup:
-    """Tensors used together: one layer, the embedding, the head. A segment never spans two groups."""
-
-    name: str
-    tensors: tuple[TensorSpec, ...]
+__all__ = [
+    "ExpertLayer",
+    "ExpertPart",
+    "ExpertSource",
+    "Floats",
+    "Ids",
+    "Model",
+    "State",
+    "TensorGroup",
+    "TensorSpec",
+    "Weights",
+]
 
 
 class State(Protocol):
@@ -62,21 +45,22 @@ class State(Protocol):
 
 
 class Model(Protocol):
-    """One family with one configuration."""
+    """One family with one configuration; `models.model_from_config` makes it."""
 
-    family: ClassVar[str]
+    family: str
     hidden_size: int
     vocab_size: int
     num_layers: int
     max_context: int
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Model:
-        """Reads a checkpoint's config.json; raises UnsupportedModelError naming a key it cannot honour."""
-        ...
+    experts_per_token: int
+    """Routed experts that each token uses in a layer that has them; 0 in a dense model."""
 
     def trunk(self) -> Sequence[TensorGroup]:
         """Every tensor besides routed experts, in order of execution."""
+        ...
+
+    def expert_layers(self) -> Sequence[ExpertLayer]:
+        """The layers with routed experts, in order of execution; empty in a dense model."""
         ...
 
     def ignored_sources(self) -> Sequence[str]:
