@@ -1,0 +1,59 @@
+import pytest
+
+from uringinfer.errors import UsageError
+from uringinfer.kernels import open_kernels
+from uringinfer.kernels.cpus import usable_cpus
+
+
+def write(root, files):
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def test_numpy_kernels_can_be_asked_for_and_need_no_excuse():
+    kernels = open_kernels(native=False, threads=3)
+    assert (kernels.name, kernels.threads, kernels.notes) == ("numpy", 3, [])
+
+
+def test_zero_threads_are_refused():
+    with pytest.raises(UsageError, match="0 threads"):
+        open_kernels(threads=0)
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        (
+            {
+                "proc/self/cgroup": "0::/a/b\n",
+                "sys/a/b/cpu.max": "max 100000",
+                "sys/a/cpu.max": "200000 100000",
+            },
+            2,
+        ),
+        ({"proc/self/cgroup": "0::/a\n", "sys/a/cpu.max": "50000 100000"}, 1),
+        (
+            {
+                "proc/self/cgroup": "3:memory:/x\n1:cpu,cpuacct:/job\n",
+                "sys/cpu/job/cpu.cfs_quota_us": "350000\n",
+                "sys/cpu/job/cpu.cfs_period_us": "100000\n",
+            },
+            3,
+        ),
+        (
+            {
+                "proc/self/cgroup": "1:cpu:/elsewhere\n",
+                "sys/cpu/cpu.cfs_quota_us": "-1",
+                "sys/cpu/cpu.cfs_period_us": "100000",
+            },
+            8,
+        ),
+        ({}, 8),
+    ],
+)
+def test_usable_cpus_are_the_affinity_or_the_smaller_cgroup_quota(tmp_path, monkeypatch, files, expected):
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(8)))
+    write(tmp_path, files)
+    assert usable_cpus(tmp_path / "proc", tmp_path / "sys") == expected

@@ -1,0 +1,76 @@
+"""Shape checks that both implementations make before they touch memory; each raises ValueError."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from uringinfer.kernels.formats import Weight
+from uringinfer.kernels.weight_format import Floats
+
+GATED_KINDS = ("silu", "gelu_tanh", "swiglu_oai", "situ")
+
+
+def require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ValueError(message)
+
+
+def dense(name: str, array: NDArray[np.float32], ndim: int | None = None) -> Floats:
+    """`array` itself, if it is C-contiguous float32 with `ndim` axes."""
+    right = array.dtype == np.float32 and array.flags.c_contiguous and ndim in (None, array.ndim)
+    if not right:
+        raise ValueError(
+            f"{name} must be contiguous float32 with {ndim if ndim is not None else 'any'} axes,"
+            f" not {array.dtype} {array.shape} with strides {array.strides}"
+        )
+    return array
+
+
+def matmul_output(weight: Weight, x: Floats, out: Floats | None) -> Floats:
+    """`out` for weight [m, n] and x [T, n], made if None: float32 [T, m] whose rows are contiguous."""
+    dense("x", x, 2)
+    require(x.shape[1] == weight.cols, f"x {x.shape} does not meet a weight [{weight.rows}, {weight.cols}]")
+    if out is None:
+        return np.empty((len(x), weight.rows), np.float32)
+    right = out.dtype == np.float32 and out.shape == (len(x), weight.rows)
+    right = right and (out.strides[1] == 4 or weight.rows == 1) and out.strides[0] >= 0
+    require(right, f"out must be float32 {(len(x), weight.rows)} with contiguous rows, not {out.shape}")
+    return out
+
+
+def norm_weight(x: Floats, weight: Floats | None) -> None:
+    """weight [n], or none, for x [..., n]."""
+    dense("x", x)
+    if weight is not None:
+        right = x.ndim > 0 and dense("weight", weight, 1).shape == x.shape[-1:]
+        require(right, f"a norm weight {weight.shape} does not meet x {x.shape}")
+
+
+def rotary_shapes(x: Floats, cos: Floats, sin: Floats) -> int:
+    """R of x [T, H, D] with cos, sin [T, R/2]."""
+    dense("x", x, 3), dense("cos", cos, 2), dense("sin", sin, 2)
+    rotated: int = 2 * cos.shape[1]
+    right = cos.shape == sin.shape and len(cos) == len(x) and rotated <= x.shape[2]
+    require(right, f"x {x.shape} cannot be rotated by cos {cos.shape}, sin {sin.shape}")
+    return rotated
+
+
+def attention_shapes(q: Floats, keys: Floats, values: Floats, start: int, sinks: Floats | None) -> None:
+    """q [T, H, D], keys [G, C, D], values [G, C, Dv], sinks [H]."""
+    dense("q", q, 3), dense("keys", keys, 3), dense("values", values, 3)
+    tokens, heads, size = q.shape
+    groups, capacity, _ = values.shape
+    right = keys.shape == (groups, capacity, size) and heads % groups == 0
+    require(right, f"q {q.shape} does not meet keys {keys.shape} and values {values.shape}")
+    fits = start >= 0 and start + tokens <= capacity
+    require(fits, f"positions {start} to {start + tokens} do not fit a cache of {capacity}")
+    if sinks is not None:
+        require(dense("sinks", sinks, 1).shape == (heads,), f"sinks {sinks.shape} must be [{heads}]")
+
+
+def gated_shapes(kind: str, gate: Floats, up: Floats) -> None:
+    """gate, up of one shape and a kind that exists."""
+    require(kind in GATED_KINDS, f"'{kind}' is no gated activation: {', '.join(GATED_KINDS)}")
+    dense("gate", gate), dense("up", up)
+    require(gate.shape == up.shape, f"gate {gate.shape} and up {up.shape} differ")
