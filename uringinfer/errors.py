@@ -58,3 +58,13 @@ class UnsupportedModelError(UringinferError):
     """The checkpoint's architecture, dtype or option is not one this package runs."""
 
     exit_code = 6
+
+
+class ResidencyError(UringinferError):
+    """Weights were asked for out of turn, or used after they were given back: a mistake in a model's code."""
+
+
+class Interrupted(UringinferError):
+    """Someone asked the engine to stop (Ctrl-C); raised between two segments."""
+
+    exit_code = 130

@@ -1,0 +1,213 @@
+"""The streamed trunk: every weight besides routed experts, some pinned in memory, the others streaming.
+
+Every pass over the model uses every segment once, in one order. So what to keep is not a question for a
+cache (LRU over a cyclic scan hits exactly nothing) but for a plan: the pinned segments are read once, at the
+start, and the others stream through the ring, pass after pass. `Trunk` owns that memory; `begin` starts a
+pass, in which a model asks for its tensors by name.
+
+The trunk knows segments, slots and the order; it does not know what a layer computes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from uringinfer.container.manifest import Segment
+from uringinfer.errors import Interrupted, ResidencyError
+from uringinfer.kernels import Kernels
+from uringinfer.residency.embedding import EmbeddingRows
+from uringinfer.residency.lease import Lease, Slot
+from uringinfer.residency.order import Tensor, tensors_in_order
+from uringinfer.residency.passes import TrunkPass
+from uringinfer.residency.ring import Check, SegmentRing
+from uringinfer.storage.direct import StorageFile
+from uringinfer.storage.reader import Bytes, Priority, Reader, ReadRequest, Ticket
+
+Progress = Callable[[int, int], None]
+"""Called with (bytes done, bytes in all)."""
+
+LOAD_WINDOW = 8
+"""Pinned segments in the reader's queue at once while loading: enough to keep it full, few enough that the
+progress moves."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrunkMemory:
+    """The trunk's memory, carved out of an arena: one region for each pinned segment, by its number, the
+    slots of the ring, and the staging buffer of embedding rows."""
+
+    pinned: Mapping[int, Bytes]
+    slots: Sequence[Bytes]
+    staging: Bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TrunkStatistics:
+    """Counters since the trunk was made; bytes and seconds.
+
+    `pinned_bytes` and `streamed_bytes` are what passes used from memory and from the ring;
+    `embedding_bytes` is what rows read on demand took from the drive. The waits are those of the thread that
+    computes.
+    """
+
+    passes: int
+    pinned_bytes: int
+    streamed_bytes: int
+    embedding_bytes: int
+    ring_wait_seconds: float
+    embedding_wait_seconds: float
+
+    @property
+    def hit_rate(self) -> float:
+        """Share of the bytes used by passes that was in memory already, 0 to 1."""
+        used = self.pinned_bytes + self.streamed_bytes
+        return self.pinned_bytes / used if used else 1.0
+
+
+class Trunk:
+    """The segments of one container, in memory and on their way there.
+
+    `check` is called with every segment that was read, before it is used; `poison` makes views that outlive
+    their slot give NaN; `experts` is what a pass hands to models that have routed experts.
+    """
+
+    def __init__(
+        self,
+        segments: Sequence[Segment],
+        file: StorageFile,
+        reader: Reader,
+        kernels: Kernels,
+        memory: TrunkMemory,
+        *,
+        check: Check | None = None,
+        poison: bool = False,
+        experts: Any = None,
+    ) -> None:
+        self._segments = tuple(segments)
+        self._file = file
+        self._reader = reader
+        self._kernels = kernels
+        self._check = check
+        self._experts = experts
+        tensors = tensors_in_order(segments)
+        self._tables: dict[str, Tensor] = {tensor.name: tensor for tensor in tensors}
+        self._order = tuple(t for t in tensors if self._segments[t.pieces[0].segment].streamed)
+        self._pinned = {number: Slot(region) for number, region in memory.pinned.items()}
+        streaming = [s for number, s in enumerate(segments) if s.streamed and number not in self._pinned]
+        self._ring = SegmentRing(reader, file, streaming, memory.slots, check=check, poison=poison)
+        self._embeddings = EmbeddingRows(
+            reader, file, memory.staging, pinned=self._pinned_bytes, file_offset=lambda n: segments[n].offset
+        )
+        self._is_ring_current = False
+        self._in_pass = False
+        self._stop_requested = False
+        self._passes = 0
+        self._bytes_pinned = 0
+        self._bytes_streamed = 0
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether segments are read while others are computed."""
+        return self._ring.overlaps
+
+    def load(self, progress: Progress | None = None) -> None:
+        """Reads the pinned segments, then starts the ring. Raises IntegrityError for what cannot be read."""
+        total = sum(self._segments[number].nbytes for number in self._pinned)
+        done = 0
+        in_flight: deque[tuple[int, Ticket]] = deque()
+        waiting = deque(sorted(self._pinned))
+        while waiting or in_flight:
+            while waiting and len(in_flight) < LOAD_WINDOW:
+                number = waiting.popleft()
+                in_flight.append((number, self._submit_pinned(number)))
+            number, ticket = in_flight.popleft()
+            self._reader.wait(ticket)
+            segment = self._segments[number]
+            if self._check is not None:
+                self._check(segment, self._pinned[number].memory[: segment.nbytes])
+            done += segment.nbytes
+            if progress is not None:
+                progress(done, total)
+        self._restart_ring()
+
+    @contextmanager
+    def begin(self) -> Iterator[TrunkPass]:
+        """Starts a pass. If the block raises, the pass is abandoned and the next one begins anew.
+
+        Raises ResidencyError if a pass is open already, or if the block used too few tensors.
+        """
+        if self._in_pass:
+            raise ResidencyError("a pass was started inside another one")
+        if not self._is_ring_current:
+            self._restart_ring()
+        weights = TrunkPass(
+            self._kernels,
+            self._order,
+            self._tables,
+            self._embeddings,
+            self._take,
+            self._reader.poll,
+            self._experts,
+        )
+        self._in_pass = True
+        try:
+            yield weights
+            weights.finish()
+            self._passes += 1
+        except BaseException:
+            weights.abandon()
+            self._is_ring_current = False
+            raise
+        finally:
+            self._in_pass = False
+
+    def interrupt(self) -> None:
+        """Makes the next segment that is asked for raise Interrupted. Safe in a signal handler."""
+        self._stop_requested = True
+
+    def resume(self) -> None:
+        """Takes an interrupt back."""
+        self._stop_requested = False
+
+    def statistics(self) -> TrunkStatistics:
+        return TrunkStatistics(
+            self._passes,
+            self._bytes_pinned,
+            self._bytes_streamed,
+            self._embeddings.bytes_read,
+            self._ring.wait_seconds,
+            self._embeddings.wait_seconds,
+        )
+
+    def close(self) -> None:
+        """Waits for reads in flight; the memory may be freed afterwards."""
+        self._ring.drain()
+        self._is_ring_current = False
+
+    def _submit_pinned(self, number: int) -> Ticket:
+        segment = self._segments[number]
+        destination = self._pinned[number].memory[: segment.nbytes]
+        return self._reader.submit([ReadRequest(self._file, segment.offset, destination, Priority.TRUNK)])
+
+    def _restart_ring(self) -> None:
+        self._ring.restart()
+        self._is_ring_current = True
+
+    def _pinned_bytes(self, number: int) -> Bytes | None:
+        slot = self._pinned.get(number)
+        return None if slot is None else slot.memory
+
+    def _take(self, number: int) -> Lease:
+        if self._stop_requested:
+            raise Interrupted("stopped as asked")
+        segment = self._segments[number]
+        slot = self._pinned.get(number)
+        if slot is not None:
+            self._bytes_pinned += segment.nbytes
+            return Lease(segment.name, slot, segment.nbytes)
+        self._bytes_streamed += segment.nbytes
+        return self._ring.take()
