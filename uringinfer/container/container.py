@@ -1,0 +1,91 @@
+"""A packed model on disk, opened: its manifest, checked, and where each thing lies.
+
+Opening reads manifest.json and looks at the sizes of the files beside it; it reads no weights.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from uringinfer.container.manifest import Bank, Manifest, Segment, TensorPart
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A part of a trunk tensor and the segment that holds it."""
+
+    segment: Segment
+    part: TensorPart
+
+    @property
+    def file_offset(self) -> int:
+        """Where the part starts in the trunk file."""
+        return self.segment.offset + self.part.offset
+
+
+class Container:
+    """An open container. Make one with `Container.open`; it holds no file open."""
+
+    def __init__(self, path: Path, manifest: Manifest) -> None:
+        self.path = path
+        self.manifest = manifest
+        self._placements: dict[str, list[Placement]] = {}
+        for segment in manifest.segments:
+            for part in segment.parts:
+                self._placements.setdefault(part.name, []).append(Placement(segment, part))
+        self._banks = {bank.layer: bank for bank in manifest.banks}
+
+    @classmethod
+    def open(cls, path: Path | str) -> Container:
+        """Opens the directory `path`. Raises what `Manifest.load` raises."""
+        return cls(Path(path), Manifest.load(Path(path)))
+
+    @property
+    def trunk_path(self) -> Path:
+        return self.path / self.manifest.trunk_file
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """Every segment, in order of execution."""
+        return self.manifest.segments
+
+    @property
+    def streamed_segments(self) -> tuple[Segment, ...]:
+        """The segments that every pass needs, in order of execution: all but the embedding tables."""
+        return tuple(segment for segment in self.manifest.segments if segment.streamed)
+
+    @property
+    def tensors(self) -> Mapping[str, list[Placement]]:
+        """The trunk's tensors by name, in order of execution; the panels of one in order of rows."""
+        return self._placements
+
+    @property
+    def banks(self) -> Mapping[int, Bank]:
+        """The banks of routed experts by layer; empty for a dense model."""
+        return self._banks
+
+    def bank_path(self, bank: Bank) -> Path:
+        return self.path / bank.file
+
+    @property
+    def streamed_bytes(self) -> int:
+        """Bytes of the trunk that one pass needs, routed experts apart."""
+        return sum(segment.nbytes for segment in self.streamed_segments)
+
+    @property
+    def table_bytes(self) -> int:
+        """Bytes of the embedding tables, whose rows are read on demand."""
+        return sum(segment.nbytes for segment in self.manifest.segments if not segment.streamed)
+
+    @property
+    def bank_bytes(self) -> int:
+        """Bytes of all routed experts."""
+        return sum(bank.num_experts * bank.record_bytes for bank in self.manifest.banks)
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hex digits that another model, or another packing of this one, does not have."""
+        return hashlib.sha256(self.manifest.to_json().encode()).hexdigest()[:16]
