@@ -1,0 +1,293 @@
+"""How a whole process divides its budget: interpreter, conversation, scratch, and the arena for the weights.
+
+The arena takes what the rest leaves: pinned units, the ring, staging for embedding rows, and the embedding
+table itself once everything else is pinned. Pure functions; what must be measured (the interpreter's share,
+what the machine grants) comes in as a number. `engine.load` and `uringinfer plan` use the same
+`plan_memory`, so what the one promises the other does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from uringinfer.container.manifest import ALIGNMENT, Segment
+from uringinfer.errors import BudgetError
+from uringinfer.planning.planner import Placement, TrunkPlan, plan_trunk, trunk_floor
+from uringinfer.units import format_size
+
+HUGE_PAGE = 2 << 20
+"""The arena is a whole number of these."""
+RESERVE_BYTES = 16 << 20
+"""For what grows after the interpreter is measured: allocator, thread stacks, the reader's own buffers."""
+_PAGE_TABLE_SHARE = 512
+"""One 8-byte entry for each 4 KiB page: what the arena costs if the kernel gives no huge pages."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSizes:
+    """What a model and a conversation need, in bytes.
+
+    `unit_bytes` are the streamed segments in the order of execution. `embedding_bytes` are the tables that no
+    pass streams, `embedding_row_bytes` the longest row of them. `state_bytes` is the key/value cache and the
+    recurrent state at the chosen context, `scratch_bytes` the temporary arrays of a pass of `chunk` tokens.
+    """
+
+    unit_bytes: tuple[int, ...]
+    state_bytes: int
+    scratch_bytes: int
+    chunk: int = 1
+    embedding_bytes: int = 0
+    embedding_row_bytes: int = 0
+
+    @classmethod
+    def of_segments(
+        cls, segments: Sequence[Segment], *, state_bytes: int, scratch_bytes: int, chunk: int
+    ) -> ModelSizes:
+        """The sizes of a container's `segments`, with a conversation's."""
+        tables = [segment for segment in segments if not segment.streamed]
+        return cls(
+            unit_bytes=tuple(segment.nbytes for segment in segments if segment.streamed),
+            state_bytes=state_bytes,
+            scratch_bytes=scratch_bytes,
+            chunk=chunk,
+            embedding_bytes=sum(segment.nbytes for segment in tables),
+            embedding_row_bytes=max(
+                (part.nbytes // (part.row_stop - part.row_start) for table in tables for part in table.parts),
+                default=0,
+            ),
+        )
+
+    @property
+    def staging_bytes(self) -> int:
+        """Room to read the embedding rows of one chunk: each row lies within this many whole blocks."""
+        if not self.embedding_row_bytes:
+            return 0
+        return self.chunk * (_round_up(self.embedding_row_bytes, ALIGNMENT) + ALIGNMENT)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRow:
+    """One line of the table: what, how many bytes, and a remark."""
+
+    name: str
+    nbytes: int
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """Where every byte of `budget` goes. `trunk` says which units are pinned; all sizes are bytes.
+
+    `floor` is the least budget that runs at all, `overlap_floor` the least with which reads overlap compute
+    (as many slots as were asked for), `everything` the budget beyond which more memory changes nothing.
+    """
+
+    budget: int
+    interpreter_bytes: int
+    reserve_bytes: int
+    state_bytes: int
+    scratch_bytes: int
+    staging_bytes: int
+    embedding_bytes: int
+    embedding_row_bytes: int
+    embedding_pinned: bool
+    trunk: TrunkPlan
+    floor: int
+    overlap_floor: int
+    everything: int
+
+    @property
+    def used_arena_bytes(self) -> int:
+        """Bytes of the arena that have a purpose."""
+        table = self.embedding_bytes if self.embedding_pinned else 0
+        return self.trunk.arena_bytes + self.staging_bytes + table
+
+    @property
+    def arena_bytes(self) -> int:
+        """The arena as it is allocated: whole huge pages."""
+        return _round_up(self.used_arena_bytes, HUGE_PAGE)
+
+    @property
+    def page_table_bytes(self) -> int:
+        """What the kernel needs to map the arena, if it gives no huge pages; a memory cgroup counts it."""
+        return _page_tables(self.arena_bytes)
+
+    @property
+    def used_bytes(self) -> int:
+        """Everything besides `unused_bytes`."""
+        fixed = self.interpreter_bytes + self.reserve_bytes + self.state_bytes + self.scratch_bytes
+        return fixed + self.arena_bytes + self.page_table_bytes
+
+    @property
+    def unused_bytes(self) -> int:
+        return self.budget - self.used_bytes
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Bytes read from the drive to decode one token. An embedding row that is not pinned costs its
+        blocks."""
+        row = 0 if self.embedding_pinned else _round_up(self.embedding_row_bytes, ALIGNMENT)
+        return self.trunk.streamed_bytes + row
+
+    def rows(self) -> list[PlanRow]:
+        """The table: the sizes add up to the budget."""
+        trunk = self.trunk
+        slots = (
+            f"{trunk.ring_slots} x {format_size(trunk.slot_bytes)}" if trunk.ring_slots else "nothing streams"
+        )
+        rows = [
+            PlanRow(
+                "pinned weights", trunk.pinned_bytes, f"{trunk.pinned_count} of {trunk.unit_count} units"
+            ),
+            PlanRow("ring", trunk.ring_bytes, slots if trunk.overlaps else f"{slots}, reads do not overlap"),
+        ]
+        if self.embedding_bytes:
+            rows += [
+                PlanRow("embedding table", self.embedding_bytes, "pinned")
+                if self.embedding_pinned
+                else PlanRow("embedding table", 0, "rows read on demand"),
+                PlanRow("row staging", self.staging_bytes, "embedding rows of one chunk"),
+            ]
+        rows += [
+            PlanRow("rounding", self.arena_bytes - self.used_arena_bytes, "the arena in whole 2 MiB pages"),
+            PlanRow("page tables", self.page_table_bytes, "if the kernel gives no huge pages"),
+            PlanRow("conversation", self.state_bytes, "key/value cache and recurrent state"),
+            PlanRow("scratch", self.scratch_bytes, "temporary arrays of a pass"),
+            PlanRow("interpreter", self.interpreter_bytes, "measured before the arena is made"),
+            PlanRow("reserve", self.reserve_bytes, "allocator, threads, reader"),
+            PlanRow("unused", self.unused_bytes),
+        ]
+        return rows
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "budget": self.budget,
+            "interpreter_bytes": self.interpreter_bytes,
+            "reserve_bytes": self.reserve_bytes,
+            "state_bytes": self.state_bytes,
+            "scratch_bytes": self.scratch_bytes,
+            "staging_bytes": self.staging_bytes,
+            "embedding_bytes": self.embedding_bytes,
+            "embedding_pinned": self.embedding_pinned,
+            "arena_bytes": self.arena_bytes,
+            "page_table_bytes": self.page_table_bytes,
+            "unused_bytes": self.unused_bytes,
+            "bytes_per_token": self.bytes_per_token,
+            "floor": self.floor,
+            "overlap_floor": self.overlap_floor,
+            "everything": self.everything,
+            "trunk": self.trunk.to_json(),
+        }
+
+
+def plan_memory(
+    sizes: ModelSizes,
+    budget: int,
+    *,
+    interpreter_bytes: int,
+    ring_slots: int = 2,
+    placement: Placement = "spread",
+    trunk_budget: int | None = None,
+    reserve_bytes: int = RESERVE_BYTES,
+) -> MemoryPlan:
+    """Divides `budget` bytes, for the whole process, among everything that `sizes` needs.
+
+    `interpreter_bytes` is the process' resident memory before the arena is made (`machine.resident_bytes`).
+    `trunk_budget` bounds what pinned units and ring may take; without it they take all that is left.
+
+    Raises BudgetError with the floor and the budget if the least plan does not fit.
+    """
+    fixed = interpreter_bytes + reserve_bytes + sizes.state_bytes + sizes.scratch_bytes
+    floor = fixed + _arena_cost(sizes, trunk_floor(sizes.unit_bytes, 1, placement))
+    if budget < floor:
+        raise BudgetError(
+            f"a budget of {format_size(budget)} ({budget} bytes) is below this model's floor of"
+            f" {format_size(floor)} ({floor} bytes)",
+            floor=floor,
+            budget=budget,
+            hint="raise --budget, or use a shorter context, a smaller chunk or smaller segments",
+        )
+    room = _largest_arena(budget - fixed) - sizes.staging_bytes
+    total = sum(sizes.unit_bytes)
+    trunk = plan_trunk(
+        sizes.unit_bytes,
+        room if trunk_budget is None else min(room, trunk_budget),
+        ring_slots=ring_slots,
+        placement=placement,
+    )
+    return MemoryPlan(
+        budget=budget,
+        interpreter_bytes=interpreter_bytes,
+        reserve_bytes=reserve_bytes,
+        state_bytes=sizes.state_bytes,
+        scratch_bytes=sizes.scratch_bytes,
+        staging_bytes=sizes.staging_bytes,
+        embedding_bytes=sizes.embedding_bytes,
+        embedding_row_bytes=sizes.embedding_row_bytes,
+        # a pinned table saves one row a token, a pinned unit all of itself: the table comes last
+        embedding_pinned=not trunk.streamed_bytes and total + sizes.embedding_bytes <= room,
+        trunk=trunk,
+        floor=floor,
+        overlap_floor=fixed + _arena_cost(sizes, trunk_floor(sizes.unit_bytes, ring_slots, placement)),
+        everything=fixed + _arena_cost(sizes, total + sizes.embedding_bytes),
+    )
+
+
+def default_budget(
+    sizes: ModelSizes, usable_bytes: int, *, interpreter_bytes: int, reserve_bytes: int = RESERVE_BYTES
+) -> int:
+    """The budget when none is given: what the model can use, within three quarters of `usable_bytes`.
+
+    Beyond what the machine holds, a larger budget turns hits into page faults. A model whose floor lies above
+    three quarters, but within `usable_bytes`, gets its floor.
+
+    Raises BudgetError if the floor is above `usable_bytes`.
+    """
+    fixed = interpreter_bytes + reserve_bytes + sizes.state_bytes + sizes.scratch_bytes
+    floor = fixed + _arena_cost(sizes, trunk_floor(sizes.unit_bytes, 1))
+    if floor > usable_bytes:
+        raise BudgetError(
+            f"this model needs at least {format_size(floor)} ({floor} bytes), and this process may use"
+            f" {format_size(usable_bytes)} ({usable_bytes} bytes)",
+            floor=floor,
+            budget=usable_bytes,
+            hint="raise the limit, or use a shorter context, a smaller chunk or smaller segments",
+        )
+    everything = fixed + _arena_cost(sizes, sum(sizes.unit_bytes) + sizes.embedding_bytes)
+    return max(floor, min(everything, usable_bytes * 3 // 4))
+
+
+def predict_tokens_per_second(
+    plan: MemoryPlan, drive_bytes_per_s: float, compute_bytes_per_s: float | None = None
+) -> float | None:
+    """Decoded tokens per second that the drive allows, and the kernels if their rate is given.
+
+    Reads take bytes_per_token / drive; compute takes all weights / `compute_bytes_per_s`. They overlap if
+    the plan says so and add up if not. None if nothing bounds the rate: nothing is read and no compute rate
+    known.
+    """
+    reading = plan.bytes_per_token / drive_bytes_per_s
+    computing = plan.trunk.total_bytes / compute_bytes_per_s if compute_bytes_per_s else 0.0
+    seconds = max(reading, computing) if plan.trunk.overlaps else reading + computing
+    return 1.0 / seconds if seconds > 0 else None
+
+
+def _round_up(nbytes: int, unit: int) -> int:
+    return -(-nbytes // unit) * unit
+
+
+def _page_tables(arena_bytes: int) -> int:
+    return arena_bytes // _PAGE_TABLE_SHARE
+
+
+def _arena_cost(sizes: ModelSizes, weight_bytes: int) -> int:
+    """The arena that holds `weight_bytes` and the staging, with its page tables."""
+    arena = _round_up(weight_bytes + sizes.staging_bytes, HUGE_PAGE)
+    return arena + _page_tables(arena)
+
+
+def _largest_arena(nbytes: int) -> int:
+    """The largest whole number of huge pages that fits into `nbytes` together with its page tables."""
+    return nbytes // (HUGE_PAGE + _page_tables(HUGE_PAGE)) * HUGE_PAGE
