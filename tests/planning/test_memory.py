@@ -1,12 +1,12 @@
 """Expected numbers are written out by hand from the definitions in docs/planning.md."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from uringinfer.container.manifest import Segment
 from uringinfer.errors import BudgetError
 from uringinfer.planning.memory import (
     ModelSizes,
@@ -20,12 +20,12 @@ SIZES = ModelSizes(
     unit_bytes=(8 * MIB,) * 20,
     state_bytes=10 * MIB,
     scratch_bytes=6 * MIB,
-    chunk=16,
     embedding_bytes=50 * MIB,
-    embedding_row_bytes=1152,
+    staging_bytes=32 * 8192,
+    row_bytes=4096,
 )
 FIXED = 32 * MIB + 16 * MIB + 10 * MIB + 6 * MIB
-STAGING = 16 * (4096 + 4096)
+STAGING = 32 * 8192
 
 
 def plan(budget, **options):
@@ -103,16 +103,15 @@ def test_a_trunk_budget_bounds_the_trunk_alone():
 
 
 def test_sizes_come_from_the_segments_of_a_container():
-    part = SimpleNamespace(nbytes=1000 * 1152, row_start=500, row_stop=1500)
     segments = [
-        SimpleNamespace(streamed=False, nbytes=1_155_072, parts=(part,)),
-        SimpleNamespace(streamed=True, nbytes=8192, parts=()),
-        SimpleNamespace(streamed=True, nbytes=4096, parts=()),
+        Segment("embedding", "embedding", 0, 12288, 0, False, ()),
+        Segment("layers.0", "layers.0", 12288, 8192, 0, True, ()),
+        Segment("head", "head", 20480, 4096, 0, True, ()),
     ]
 
-    sizes = ModelSizes.of_segments(segments, state_bytes=1, scratch_bytes=2, chunk=4)
+    sizes = ModelSizes.of_segments(segments, state_bytes=1, scratch_bytes=2, staging_bytes=3, row_bytes=4)
 
-    assert sizes == ModelSizes((8192, 4096), 1, 2, 4, embedding_bytes=1_155_072, embedding_row_bytes=1152)
+    assert sizes == ModelSizes((8192, 4096), 1, 2, embedding_bytes=12288, staging_bytes=3, row_bytes=4)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from uringinfer.container.manifest import ALIGNMENT, Segment
+from uringinfer.container.manifest import Segment
 from uringinfer.errors import BudgetError
 from uringinfer.planning.planner import Placement, TrunkPlan, plan_trunk, trunk_floor
 from uringinfer.units import format_size
@@ -30,41 +30,37 @@ class ModelSizes:
     """What a model and a conversation need, in bytes.
 
     `unit_bytes` are the streamed segments in the order of execution. `embedding_bytes` are the tables that no
-    pass streams, `embedding_row_bytes` the longest row of them. `state_bytes` is the key/value cache and the
-    recurrent state at the chosen context, `scratch_bytes` the temporary arrays of a pass of `chunk` tokens.
+    pass streams; `row_bytes` is what reading one row of a table takes, `staging_bytes` the buffer for those
+    that are read at once. `state_bytes` is the key/value cache and the recurrent state at the chosen context,
+    `scratch_bytes` the temporary arrays of a pass.
     """
 
     unit_bytes: tuple[int, ...]
     state_bytes: int
     scratch_bytes: int
-    chunk: int = 1
     embedding_bytes: int = 0
-    embedding_row_bytes: int = 0
+    staging_bytes: int = 0
+    row_bytes: int = 0
 
     @classmethod
     def of_segments(
-        cls, segments: Sequence[Segment], *, state_bytes: int, scratch_bytes: int, chunk: int
+        cls,
+        segments: Sequence[Segment],
+        *,
+        state_bytes: int,
+        scratch_bytes: int,
+        staging_bytes: int,
+        row_bytes: int,
     ) -> ModelSizes:
         """The sizes of a container's `segments`, with a conversation's."""
-        tables = [segment for segment in segments if not segment.streamed]
         return cls(
             unit_bytes=tuple(segment.nbytes for segment in segments if segment.streamed),
             state_bytes=state_bytes,
             scratch_bytes=scratch_bytes,
-            chunk=chunk,
-            embedding_bytes=sum(segment.nbytes for segment in tables),
-            embedding_row_bytes=max(
-                (part.nbytes // (part.row_stop - part.row_start) for table in tables for part in table.parts),
-                default=0,
-            ),
+            embedding_bytes=sum(segment.nbytes for segment in segments if not segment.streamed),
+            staging_bytes=staging_bytes,
+            row_bytes=row_bytes,
         )
-
-    @property
-    def staging_bytes(self) -> int:
-        """Room to read the embedding rows of one chunk: each row lies within this many whole blocks."""
-        if not self.embedding_row_bytes:
-            return 0
-        return self.chunk * (_round_up(self.embedding_row_bytes, ALIGNMENT) + ALIGNMENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +87,7 @@ class MemoryPlan:
     scratch_bytes: int
     staging_bytes: int
     embedding_bytes: int
-    embedding_row_bytes: int
+    row_bytes: int
     embedding_pinned: bool
     trunk: TrunkPlan
     floor: int
@@ -126,10 +122,8 @@ class MemoryPlan:
 
     @property
     def bytes_per_token(self) -> int:
-        """Bytes read from the drive to decode one token. An embedding row that is not pinned costs its
-        blocks."""
-        row = 0 if self.embedding_pinned else _round_up(self.embedding_row_bytes, ALIGNMENT)
-        return self.trunk.streamed_bytes + row
+        """Bytes read from the drive to decode one token: what streams, and its embedding row."""
+        return self.trunk.streamed_bytes + (0 if self.embedding_pinned else self.row_bytes)
 
     def rows(self) -> list[PlanRow]:
         """The table: the sizes add up to the budget."""
@@ -148,7 +142,7 @@ class MemoryPlan:
                 PlanRow("embedding table", self.embedding_bytes, "pinned")
                 if self.embedding_pinned
                 else PlanRow("embedding table", 0, "rows read on demand"),
-                PlanRow("row staging", self.staging_bytes, "embedding rows of one chunk"),
+                PlanRow("row staging", self.staging_bytes, "embedding rows read at once"),
             ]
         rows += [
             PlanRow("rounding", self.arena_bytes - self.used_arena_bytes, "the arena in whole 2 MiB pages"),
@@ -225,7 +219,7 @@ def plan_memory(
         scratch_bytes=sizes.scratch_bytes,
         staging_bytes=sizes.staging_bytes,
         embedding_bytes=sizes.embedding_bytes,
-        embedding_row_bytes=sizes.embedding_row_bytes,
+        row_bytes=sizes.row_bytes,
         # a pinned table saves one row a token, a pinned unit all of itself: the table comes last
         embedding_pinned=not trunk.streamed_bytes and total + sizes.embedding_bytes <= room,
         trunk=trunk,
