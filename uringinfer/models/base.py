@@ -47,13 +47,25 @@ class State(Protocol):
 class Model(Protocol):
     """One family with one configuration; `models.model_from_config` makes it."""
 
-    family: str
-    hidden_size: int
-    vocab_size: int
-    num_layers: int
-    max_context: int
-    experts_per_token: int
-    """Routed experts that each token uses in a layer that has them; 0 in a dense model."""
+    @property
+    def family(self) -> str: ...
+
+    @property
+    def hidden_size(self) -> int: ...
+
+    @property
+    def vocab_size(self) -> int: ...
+
+    @property
+    def num_layers(self) -> int: ...
+
+    @property
+    def max_context(self) -> int: ...
+
+    @property
+    def experts_per_token(self) -> int:
+        """Routed experts that each token uses in a layer that has them; 0 in a dense model."""
+        ...
 
     def trunk(self) -> Sequence[TensorGroup]:
         """Every tensor besides routed experts, in order of execution."""
@@ -72,8 +84,8 @@ class Model(Protocol):
         ...
 
     def scratch_bytes(self, chunk: int, context: int) -> int:
-        """Upper bound of the temporary arrays of one `forward` of `chunk` tokens, logits of one position
-        included."""
+        """Upper bound of the arrays that one `forward` of `chunk` tokens makes, logits of one position
+        included. What a kernel uses inside one call is not in it."""
         ...
 
     def new_state(self, context: int) -> State: ...

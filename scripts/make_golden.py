@@ -1,0 +1,96 @@
+#!/usr/bin/env python
+"""Makes the golden logits under tests/models/golden with transformers, an implementation that shares no code
+with this package.
+
+usage: make_golden.py [CASE ...]     (no CASE: all of them)
+
+Each case becomes CASE.npz: `config` and `shapes` (JSON), `seed`, `ids` [T], `logits` [T, vocab] float32,
+`greedy` [16] and `margin` [16], the distance between the two best logits at each greedy step. The weights are
+not stored: tests/models/tiny_checkpoint.py makes them again from seed, names and shapes.
+"""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.utils import logging
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "models")]
+from golden_cases import CASES  # noqa: E402
+from tiny_checkpoint import checkpoint  # noqa: E402
+
+GOLDEN = ROOT / "tests" / "models" / "golden"
+GREEDY = 16
+
+
+def saved_shapes(config, directory):
+    """Names and shapes of the tensors that a checkpoint of this config holds, as transformers saves it."""
+    AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).save_pretrained(directory)
+    with safe_open(directory / "model.safetensors", "pt") as file:
+        return {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+
+
+def oracle(model_type, overrides, seed, directory):
+    """(config as saved, shapes, model in float32 with the tiny checkpoint's weights)."""
+    config = AutoConfig.for_model(model_type, **overrides)
+    shapes = saved_shapes(config, directory)
+    arrays = checkpoint(seed, shapes, config.tie_word_embeddings)
+    tensors = {name: torch.from_numpy(array).to(torch.bfloat16) for name, array in arrays.items()}
+    save_file(tensors, directory / "model.safetensors", {"format": "pt"})
+    model, report = AutoModelForCausalLM.from_pretrained(
+        directory, dtype=torch.float32, attn_implementation="eager", output_loading_info=True
+    )
+    if report["missing_keys"] or report["unexpected_keys"]:
+        raise RuntimeError(f"{model_type}: the checkpoint does not load: {report}")
+    return json.loads((directory / "config.json").read_text()), shapes, model.eval()
+
+
+@torch.no_grad()
+def references(model, seed, tokens, greedy=GREEDY):
+    """ids, logits, greedy continuation and its margins, all without a cache: the plain definition."""
+    ids = np.random.default_rng(seed).integers(0, model.config.vocab_size, tokens)
+    sequence = torch.from_numpy(ids)[None]
+    logits = model(input_ids=sequence, use_cache=False).logits[0]
+    chosen, margin = [], []
+    for _ in range(greedy):
+        best = model(input_ids=sequence, use_cache=False).logits[0, -1].topk(2)
+        chosen.append(int(best.indices[0]))
+        margin.append(float(best.values[0] - best.values[1]))
+        sequence = torch.cat([sequence, best.indices[None, :1]], 1)
+    return {
+        "ids": ids,
+        "logits": logits.numpy(),
+        "greedy": np.array(chosen),
+        "margin": np.array(margin, np.float32),
+    }
+
+
+def golden(model_type, overrides, seed, tokens):
+    """Everything one golden file holds."""
+    with tempfile.TemporaryDirectory() as directory:
+        config, shapes, model = oracle(model_type, overrides, seed, Path(directory))
+        arrays = references(model, seed, tokens)
+    return arrays | {"config": json.dumps(config), "shapes": json.dumps(shapes), "seed": np.array(seed)}
+
+
+def main():
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    GOLDEN.mkdir(exist_ok=True)
+    for name in sys.argv[1:] or CASES:
+        case = CASES[name]
+        arrays = golden(case["model_type"], case["config"], case["seed"], case["tokens"])
+        np.savez_compressed(GOLDEN / f"{name}.npz", **arrays)
+        size = (GOLDEN / f"{name}.npz").stat().st_size
+        print(f"{name:24} {size:6} bytes, smallest margin {arrays['margin'].min():.3f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""Reading golden files and running models against them."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from dict_weights import DictWeights
+from tiny_checkpoint import checkpoint
+
+from uringinfer.models import model_from_config
+
+DIRECTORY = Path(__file__).parent / "golden"
+TOLERANCE = 1e-4
+
+
+@dataclass
+class Golden:
+    """One golden case: what the oracle said, and the checkpoint it said it of."""
+
+    config: dict
+    checkpoint: dict
+    ids: np.ndarray
+    logits: np.ndarray
+    greedy: np.ndarray
+
+    def model(self):
+        return model_from_config(self.config)
+
+    def weights(self, kernels):
+        return DictWeights(self.model(), self.checkpoint, kernels)
+
+    def error(self, logits):
+        """Largest deviation from the oracle, relative to its largest logit."""
+        return np.abs(logits - self.logits).max() / np.abs(self.logits).max()
+
+
+def from_arrays(arrays):
+    config = json.loads(str(arrays["config"]))
+    tensors = checkpoint(
+        int(arrays["seed"]), json.loads(str(arrays["shapes"])), config["tie_word_embeddings"]
+    )
+    return Golden(config, tensors, arrays["ids"], arrays["logits"], arrays["greedy"])
+
+
+def load(name):
+    with np.load(DIRECTORY / f"{name}.npz") as arrays:
+        return from_arrays(arrays)
+
+
+def feed(model, weights, ids, chunk=None):
+    """Logits [T, vocab] of `ids`, fed in chunks of `chunk` tokens."""
+    state = model.new_state(len(ids))
+    chunk = chunk or len(ids)
+    parts = [
+        model.forward(weights, state, ids[start : start + chunk], all_logits=True)
+        for start in range(0, len(ids), chunk)
+    ]
+    return np.concatenate(parts)
+
+
+def continue_greedily(model, weights, ids, count):
+    """The next `count` tokens, each the best after all before it, one forward pass a token."""
+    state = model.new_state(len(ids) + count)
+    logits = model.forward(weights, state, ids)
+    chosen = []
+    for _ in range(count):
+        chosen.append(int(logits[-1].argmax()))
+        logits = model.forward(weights, state, np.array(chosen[-1:]))
+    return chosen

@@ -1,0 +1,89 @@
+"""The frame around the layers: state, scratch, and what it refuses."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from dict_weights import DictWeights
+from golden import load
+from tiny_checkpoint import checkpoint
+
+from uringinfer.errors import UsageError
+from uringinfer.models import model_from_config
+
+
+def test_state_bytes_is_what_a_new_state_holds(golden):
+    model = golden.model()
+    state = model.new_state(33)
+    assert model.state_bytes(33) == state.nbytes == sum(array.nbytes for array in state.arrays().values())
+
+
+def test_a_state_restored_from_its_arrays_continues_bit_for_bit(golden, kernels):
+    model, weights = golden.model(), golden.weights(kernels)
+    state = model.new_state(len(golden.ids))
+    model.forward(weights, state, golden.ids[:-1])
+    copy = model.new_state(len(golden.ids))
+    for name, array in state.arrays().items():
+        copy.arrays()[name][...] = array
+    copy.length = state.length
+    expected = model.forward(weights, state, golden.ids[-1:])
+    assert model.forward(weights, copy, golden.ids[-1:]).tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        ([], "no tokens"),
+        ([96], "token 96 is outside"),
+        ([-1], "token -1 is outside"),
+        ([1] * 9, "do not fit"),
+    ],
+)
+def test_tokens_that_cannot_be_fed_are_refused(ids, message, kernels):
+    golden = load("llama")
+    model = golden.model()
+    with pytest.raises(UsageError, match=message):
+        model.forward(golden.weights(kernels), model.new_state(8), np.array(ids, np.int64))
+
+
+class Allocating:
+    """Kernels that allocate their results and nothing else, so that what is traced is the layers' own."""
+
+    def matmul(self, weight, x, out=None):
+        return np.zeros((len(x), weight.rows), np.float32)
+
+    def rms_norm(self, x, weight, eps):
+        return np.zeros_like(x)
+
+    def rotary(self, x, cos, sin, *, interleaved=False):
+        pass
+
+    def gated(self, kind, gate, up, *, limit=0.0, alpha=1.0):
+        return np.zeros_like(gate)
+
+    def attention(self, q, keys, values, start, scale, *, window=0, sinks=None):
+        return np.zeros((len(q), q.shape[1], values.shape[2]), np.float32)
+
+
+WIDE = {"hidden_size": 256, "vocab_size": 500}
+
+
+@pytest.mark.parametrize("sizes", [{"intermediate_size": 1000}, {"intermediate_size": 64, "head_dim": 96}])
+@pytest.mark.parametrize("chunk", [1, 64])
+def test_scratch_bytes_bounds_what_a_pass_allocates_from_above_and_not_by_far(sizes, chunk):
+    config = {**load("qwen3").config, **WIDE, **sizes}
+    model = model_from_config(config)
+    shapes = {spec.sources[0]: spec.shape for group in model.trunk() for spec in group.tensors}
+    weights = DictWeights(model, checkpoint(0, shapes, tied=False), Allocating())
+    state = model.new_state(64)
+    ids = np.zeros(chunk, np.int64)
+    tracemalloc.start()
+    try:
+        model.forward(weights, state, ids)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    bound = model.scratch_bytes(chunk, 64)
+    assert peak <= bound
+    if chunk > 1:
+        assert bound < 1.5 * peak

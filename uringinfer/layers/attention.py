@@ -1,0 +1,108 @@
+"""Grouped-query attention over a key/value cache."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from uringinfer.layers.kv_cache import KeyValueCache
+from uringinfer.layers.linear import Linear
+from uringinfer.layers.norm import RmsNorm
+from uringinfer.layers.rotary import Rotary
+from uringinfer.layers.step import Step
+from uringinfer.layers.tensors import TensorSpec
+from uringinfer.layers.weights import Floats, Weights
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedAttention:
+    """`heads` query heads share `groups` key/value heads of `head_dim` channels.
+
+    `rotary` None leaves positions out. `window` > 0 lets a position see only so many, itself included.
+    `query_norm` normalises queries and keys before the rotation: each 'head' by itself, or the 'full'
+    projection at once. `sinks` adds one learned logit per head to the softmax's denominator.
+    """
+
+    name: str
+    source: str
+    hidden: int
+    heads: int
+    groups: int
+    head_dim: int
+    scale: float
+    rotary: Rotary | None
+    window: int = 0
+    qkv_bias: bool = False
+    output_bias: bool = False
+    query_norm: Literal["none", "head", "full"] = "none"
+    norm_eps: float = 1e-6
+    sinks: bool = False
+
+    def _projection(self, part: str, rows: int, cols: int, bias: bool) -> Linear:
+        return Linear(f"{self.name}.{part}", f"{self.source}.{part}", rows, cols, bias)
+
+    def _input(self, part: str, heads: int) -> Linear:
+        return self._projection(part, heads * self.head_dim, self.hidden, self.qkv_bias)
+
+    def _output(self) -> Linear:
+        return self._projection("o_proj", self.hidden, self.heads * self.head_dim, self.output_bias)
+
+    def _norm(self, part: str, heads: int) -> RmsNorm | None:
+        if self.query_norm == "none":
+            return None
+        size = self.head_dim if self.query_norm == "head" else heads * self.head_dim
+        return RmsNorm(f"{self.name}.{part}", f"{self.source}.{part}", size, self.norm_eps)
+
+    def tensors(self) -> tuple[TensorSpec, ...]:
+        """q_proj, q_norm, k_proj, k_norm, v_proj, sinks, o_proj."""
+        specs: list[TensorSpec] = []
+        for letter, heads in (("q", self.heads), ("k", self.groups)):
+            specs += self._input(f"{letter}_proj", heads).tensors()
+            norm = self._norm(f"{letter}_norm", heads)
+            specs += norm.tensors() if norm else ()
+        specs += self._input("v_proj", self.groups).tensors()
+        if self.sinks:
+            specs.append(
+                TensorSpec(f"{self.name}.sinks", (self.heads,), (f"{self.source}.sinks",), kind="vector")
+            )
+        specs += self._output().tensors()
+        return tuple(specs)
+
+    def cache_bytes(self, context: int) -> int:
+        """Bytes of `new_cache(context)`."""
+        return KeyValueCache.bytes_for(self.groups, context, self.head_dim, self.head_dim)
+
+    def new_cache(self, context: int) -> KeyValueCache:
+        return KeyValueCache(self.groups, context, self.head_dim, self.head_dim)
+
+    def scratch_bytes(self, chunk: int) -> int:
+        """Upper bound of the temporary arrays of `forward`, its result included."""
+        normed = self.heads if self.query_norm != "none" else 0
+        channels = self.head_dim * (2 * self.heads + 2 * self.groups + normed)
+        return 4 * chunk * (channels + self.hidden)
+
+    def _heads(self, weights: Weights, x: Floats, letter: str, heads: int, step: Step) -> Floats:
+        """Queries or keys, normed and rotated: [T, heads, D]."""
+        y = self._input(f"{letter}_proj", heads).forward(weights, x)
+        norm = self._norm(f"{letter}_norm", heads)
+        if norm and self.query_norm == "full":
+            y = norm.forward(weights, y)
+        y = y.reshape(len(x), heads, self.head_dim)
+        if norm and self.query_norm == "head":
+            y = norm.forward(weights, y)
+        if self.rotary is not None:
+            cos, sin = step.tables(self.rotary)
+            weights.kernels.rotary(y, cos, sin, interleaved=self.rotary.interleaved)
+        return y
+
+    def forward(self, weights: Weights, cache: KeyValueCache, x: Floats, step: Step) -> Floats:
+        """x [T, hidden] at the step's positions -> [T, hidden]; writes their keys and values to `cache`."""
+        q = self._heads(weights, x, "q", self.heads, step)
+        k = self._heads(weights, x, "k", self.groups, step)
+        v = self._input("v_proj", self.groups).forward(weights, x)
+        cache.write(step.start, k, v.reshape(len(x), self.groups, self.head_dim))
+        sinks = weights.vector(f"{self.name}.sinks") if self.sinks else None
+        mixed = weights.kernels.attention(
+            q, cache.keys, cache.values, step.start, self.scale, window=self.window, sinks=sinks
+        )
+        return self._output().forward(weights, mixed.reshape(len(x), self.heads * self.head_dim))

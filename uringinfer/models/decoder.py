@@ -1,0 +1,208 @@
+"""The frame that most families share: embedding, pre-norm layers of attention and feed-forward, norm, head.
+
+A family's file reads its config and fills this frame; it holds no arithmetic of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from uringinfer.errors import UsageError
+from uringinfer.layers.norm import RmsNorm
+from uringinfer.layers.rotary import Rotary
+from uringinfer.layers.step import Step
+from uringinfer.layers.tensors import ExpertLayer, TensorGroup, TensorSpec
+from uringinfer.layers.weights import Floats, Ids, Weights
+from uringinfer.models.base import State
+
+_OBJECTS = 4096
+"""Bytes that Python itself needs for the objects around the arrays of one pass, at most."""
+
+
+class Cache(Protocol):
+    """What one attention layer remembers."""
+
+    @property
+    def nbytes(self) -> int: ...
+
+    def arrays(self) -> Mapping[str, NDArray[Any]]: ...
+
+
+class Attention(Protocol):
+    """A layer's attention, as the frame uses it."""
+
+    @property
+    def rotary(self) -> Rotary | None: ...
+
+    def tensors(self) -> Sequence[TensorSpec]: ...
+
+    def cache_bytes(self, context: int) -> int: ...
+
+    def new_cache(self, context: int) -> Any: ...
+
+    def scratch_bytes(self, chunk: int) -> int: ...
+
+    def forward(self, weights: Weights, cache: Any, x: Floats, step: Step) -> Floats: ...
+
+
+class FeedForward(Protocol):
+    """A layer's feed-forward part, dense or with experts, as the frame uses it."""
+
+    def tensors(self) -> Sequence[TensorSpec]: ...
+
+    def scratch_bytes(self, chunk: int) -> int: ...
+
+    def forward(self, weights: Weights, x: Floats, step: Step) -> Floats: ...
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderLayer:
+    """x + attention(norm(x)), then x + feed_forward(norm(x))."""
+
+    attention_norm: RmsNorm
+    attention: Attention
+    feed_forward_norm: RmsNorm
+    feed_forward: FeedForward
+
+    def tensors(self) -> tuple[TensorSpec, ...]:
+        """In order of execution."""
+        parts = (self.attention_norm, self.attention, self.feed_forward_norm, self.feed_forward)
+        return tuple(spec for part in parts for spec in part.tensors())
+
+
+@dataclass(slots=True)
+class DecoderState:
+    """One cache a layer; `length` of `context` positions are filled."""
+
+    caches: list[Cache]
+    context: int
+    length: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        return sum(cache.nbytes for cache in self.caches)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Every cache's arrays under 'layers.N.'."""
+        return {
+            f"layers.{number}.{name}": array
+            for number, cache in enumerate(self.caches)
+            for name, array in cache.arrays().items()
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Decoder:
+    """A `Model`: see models/base.py.
+
+    `embedding_scale`, `residual_scale` and `logits_scale` multiply the embedding, what each part adds to the
+    residual stream, and the logits.
+    """
+
+    family: str
+    hidden_size: int
+    vocab_size: int
+    max_context: int
+    tied: bool
+    norm_eps: float
+    layers: tuple[DecoderLayer, ...]
+    ignored: tuple[str, ...] = ()
+    embedding_scale: float = 1.0
+    residual_scale: float = 1.0
+    logits_scale: float = 1.0
+    experts: tuple[ExpertLayer, ...] = ()
+    experts_per_token: int = 0
+    source_prefix: str = ""
+
+    @property
+    def num_layers(self) -> int:
+        return len(self.layers)
+
+    def _norm(self) -> RmsNorm:
+        return RmsNorm("norm", f"{self.source_prefix}model.norm", self.hidden_size, self.norm_eps)
+
+    def trunk(self) -> tuple[TensorGroup, ...]:
+        """'embedding' (unless the head serves as one), 'layers.N', 'head'."""
+        shape = (self.vocab_size, self.hidden_size)
+        embedding = f"{self.source_prefix}model.embed_tokens.weight"
+        head = f"{self.source_prefix}lm_head.weight"
+        groups = [
+            TensorGroup(f"layers.{number}", layer.tensors()) for number, layer in enumerate(self.layers)
+        ]
+        if self.tied:
+            table = TensorSpec("lm_head", shape, (embedding, head))
+        else:
+            table = TensorSpec("lm_head", shape, (head,))
+            spec = TensorSpec("embed_tokens", shape, (embedding,), kind="embedding")
+            groups.insert(0, TensorGroup("embedding", (spec,)))
+        return (*groups, TensorGroup("head", (*self._norm().tensors(), table)))
+
+    def expert_layers(self) -> tuple[ExpertLayer, ...]:
+        return self.experts
+
+    def ignored_sources(self) -> tuple[str, ...]:
+        """Old rotary tables, a second copy of tied embeddings, and what the family adds."""
+        tied = (r".*lm_head\.weight",) if self.tied else ()
+        return (r".*\.rotary_emb\.inv_freq", *tied, *self.ignored)
+
+    def state_bytes(self, context: int) -> int:
+        return sum(layer.attention.cache_bytes(context) for layer in self.layers)
+
+    def scratch_bytes(self, chunk: int, context: int) -> int:
+        """The residual stream, its normed copy, rotary tables and a layer's largest vector stay; on top comes
+        the larger of a layer's two parts, or the head."""
+        rotaries = {layer.attention.rotary for layer in self.layers}
+        tables = sum(rotary.table_bytes(chunk) for rotary in rotaries if rotary)
+        vectors = max(prod(s.shape) for g in self.trunk() for s in g.tensors if s.kind == "vector")
+        parts = max(
+            max(layer.attention.scratch_bytes(chunk), layer.feed_forward.scratch_bytes(chunk))
+            for layer in self.layers
+        )
+        head = 4 * (self.vocab_size + self.hidden_size)
+        return 8 * chunk * self.hidden_size + tables + 4 * vectors + max(parts, head) + _OBJECTS
+
+    def new_state(self, context: int) -> DecoderState:
+        return DecoderState([layer.attention.new_cache(context) for layer in self.layers], context)
+
+    def forward(self, weights: Weights, state: State, ids: Ids, *, all_logits: bool = False) -> Floats:
+        """See `Model.forward`. Raises UsageError for a token outside the vocabulary or a full context."""
+        if not isinstance(state, DecoderState):
+            raise UsageError(f"a {type(state).__name__} does not belong to {self.family}")
+        self._check(state, ids)
+        step = Step(state.length, len(ids))
+        x = weights.embedding("lm_head" if self.tied else "embed_tokens", ids)
+        x = scaled(x, self.embedding_scale)
+        for layer, cache in zip(self.layers, state.caches, strict=True):
+            normed = layer.attention_norm.forward(weights, x)
+            x += scaled(layer.attention.forward(weights, cache, normed, step), self.residual_scale)
+            normed = layer.feed_forward_norm.forward(weights, x)
+            x += scaled(layer.feed_forward.forward(weights, normed, step), self.residual_scale)
+        state.length += len(ids)
+        last = x if all_logits else x[-1:]
+        logits = weights.matmul("lm_head", self._norm().forward(weights, last))
+        return scaled(logits, self.logits_scale)
+
+    def _check(self, state: DecoderState, ids: Ids) -> None:
+        if len(ids) == 0:
+            raise UsageError("no tokens to feed", hint="a forward pass needs at least one")
+        if state.length + len(ids) > state.context:
+            raise UsageError(
+                f"{len(ids)} tokens after {state.length} do not fit a context of {state.context}",
+                hint="ask for a larger context",
+            )
+        if ids.min() < 0 or ids.max() >= self.vocab_size:
+            wrong = int(ids[(ids < 0) | (ids >= self.vocab_size)][0])
+            raise UsageError(f"token {wrong} is outside the vocabulary of {self.vocab_size}")
+
+
+def scaled(x: Floats, factor: float) -> Floats:
+    """x * factor, in place; x itself if the factor is one."""
+    if factor != 1.0:
+        x *= np.float32(factor)
+    return x
