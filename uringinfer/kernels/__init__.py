@@ -10,6 +10,7 @@ a call nor the number of threads: T tokens at once give, bit for bit, what T cal
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -71,6 +72,64 @@ class Kernels(Protocol):
         q [T, H, D]; keys [G, C, D] and values [G, C, Dv] are the caches of capacity C, which already hold the
         T new positions. Query t stands at position start + t and sees positions 0..start + t, only the last
         `window` of them if window > 0. `sinks` [H] adds one logit per head to the softmax's denominator."""
+        ...
+
+    def latent_attention(self, q: Floats, cache: Floats, rank: int, start: int, scale: float) -> Floats:
+        """Causal attention over a compressed cache -> [T, H, rank].
+
+        q [T, H, W]; cache [C, W] already holds the T new positions. All heads share one key a position, the
+        row; its value is the row's first `rank` numbers. Query t stands at start + t and sees 0..start +
+        t."""
+        ...
+
+    def matmul_heads(self, weight: Weight, x: Floats, *, offset: int, rows: int, transposed: bool) -> Floats:
+        """Products with a block of rows for each head. weight [H * S, n]; head h's block B_h is its rows
+        offset to offset + rows of h * S to (h + 1) * S.
+
+        Plain: x [T, H, n], y[t, h] = B_h x[t, h] -> [T, H, rows]. Transposed: x [T, H, rows],
+        y[t, h] = B_h^T x[t, h] -> [T, H, n]."""
+        ...
+
+    def causal_conv(self, x: Floats, history: Floats, taps: Floats) -> Floats:
+        """silu(sum_i taps[c, i] * x[t - (K - 1) + i, c]): x [T, C], taps [C, K] -> [T, C].
+
+        The last tap meets the current token. `history` [K - 1, C] holds the inputs before x, oldest first,
+        and is moved on in place."""
+        ...
+
+    def l2_norm(self, x: Floats, eps: float, scale: float = 1.0) -> Floats:
+        """x [..., n] * scale / sqrt(sum(x^2, last axis) + eps) -> [..., n]."""
+        ...
+
+    def forget_gate(self, z: Floats, bias: Floats, rate: Floats, lower_bound: float | None) -> Floats:
+        """Decay of each key channel: z [T, H, D], bias [H, D], rate [H] -> [T, H, D], between 0 and 1.
+
+        exp(-rate * softplus(z + bias)), or exp(lower_bound * sigmoid(rate * (z + bias))) with a lower
+        bound."""
+        ...
+
+    def delta_rule(
+        self, q: Floats, k: Floats, v: Floats, beta: Floats, decay: Floats, state: Floats
+    ) -> Floats:
+        """Gated delta rule over T tokens in order -> [T, H, V]; `state` [H, K, V] is updated in place.
+
+        q, k, decay [T, H, K], v [T, H, V], beta [T, H]. For each token: row i of the state times decay[i];
+        u = state^T k; state += k (beta * (v - u))^T; the output is state^T q of the updated state."""
+        ...
+
+    def sigmoid(self, x: Floats) -> Floats:
+        """1 / (1 + exp(-x)), of any shape."""
+        ...
+
+    def softmax(self, x: Floats) -> Floats:
+        """Softmax over the last axis."""
+        ...
+
+    def attention_residual(self, sources: Sequence[Floats], query: Floats, eps: float) -> Floats:
+        """Each token's attention over its own sources, S arrays [T, E] -> [T, E].
+
+        A source's score is the dot product of s / sqrt(mean(s^2) + eps) with `query` [E]; softmax over the
+        sources; the raw ones are mixed."""
         ...
 
 
