@@ -1,0 +1,153 @@
+"""Kimi Delta Attention: linear attention whose state forgets by key channel and is corrected by the delta
+rule.
+
+What a conversation keeps does not grow with its length: one square state for each head, and the last inputs
+of three short convolutions. Source: Kimi Linear (arXiv 2510.26692).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from uringinfer.layers.linear import Linear
+from uringinfer.layers.norm import RmsNorm
+from uringinfer.layers.short_convolution import ShortConvolution
+from uringinfer.layers.step import Step
+from uringinfer.layers.tensors import TensorSpec
+from uringinfer.layers.weights import Floats, Weights
+
+L2_EPS = 1e-6
+
+
+class DeltaState:
+    """`memory` float32 [heads, key channels, value channels] and `history` float32 [3, taps - 1, channels],
+    the last inputs of the convolutions of q, k and v; zeros before the first token."""
+
+    def __init__(self, heads: int, head_dim: int, taps: int) -> None:
+        self.memory: Floats = np.zeros((heads, head_dim, head_dim), np.float32)
+        self.history: Floats = np.zeros((3, taps - 1, heads * head_dim), np.float32)
+
+    @property
+    def nbytes(self) -> int:
+        return self.memory.nbytes + self.history.nbytes
+
+    def arrays(self) -> dict[str, Floats]:
+        """The two arrays, for a saved session."""
+        return {"memory": self.memory, "history": self.history}
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaAttention:
+    """`heads` heads of `head_dim` channels, for queries, keys and values alike.
+
+    `lower_bound` None: a channel's decay is exp(-exp(A_log) softplus(z)), otherwise exp(lower_bound
+    sigmoid(exp(A_log) z)), where z is the forget gate plus `dt_bias`. `rate_shape` is the shape of A_log in
+    the checkpoint; its first `heads` values count, one a head. `full_rank_gate`: the output gate is one
+    matrix (`g_proj`) instead of two (`g_a_proj`, `g_b_proj`).
+    """
+
+    name: str
+    source: str
+    hidden: int
+    heads: int
+    head_dim: int
+    taps: int
+    norm_eps: float
+    lower_bound: float | None
+    full_rank_gate: bool
+    rate_shape: tuple[int, ...]
+
+    @property
+    def channels(self) -> int:
+        """All heads together."""
+        return self.heads * self.head_dim
+
+    def _linear(self, part: str, rows: int, cols: int) -> Linear:
+        return Linear(f"{self.name}.{part}", f"{self.source}.{part}", rows, cols)
+
+    def _mixed(self, letter: str) -> tuple[Linear, ShortConvolution]:
+        """The projection of q, k or v and the convolution behind it."""
+        part = f"{letter}_conv1d"
+        convolution = ShortConvolution(
+            f"{self.name}.{part}", f"{self.source}.{part}", self.channels, self.taps
+        )
+        return self._linear(f"{letter}_proj", self.channels, self.hidden), convolution
+
+    def _low_rank(self, letter: str) -> tuple[Linear, ...]:
+        return (
+            self._linear(f"{letter}_a_proj", self.head_dim, self.hidden),
+            self._linear(f"{letter}_b_proj", self.channels, self.head_dim),
+        )
+
+    def _gate(self) -> tuple[Linear, ...]:
+        return (
+            (self._linear("g_proj", self.channels, self.hidden),)
+            if self.full_rank_gate
+            else self._low_rank("g")
+        )
+
+    def _beta(self) -> Linear:
+        return self._linear("b_proj", self.heads, self.hidden)
+
+    def _norm(self) -> RmsNorm:
+        return RmsNorm(f"{self.name}.o_norm", f"{self.source}.o_norm", self.head_dim, self.norm_eps)
+
+    def _output(self) -> Linear:
+        return self._linear("o_proj", self.hidden, self.channels)
+
+    def _vector(self, part: str, shape: tuple[int, ...]) -> TensorSpec:
+        return TensorSpec(f"{self.name}.{part}", shape, (f"{self.source}.{part}",), kind="vector")
+
+    def tensors(self) -> tuple[TensorSpec, ...]:
+        """q, k and v, each with its convolution; the decay's, b_proj, the gate's, o_norm, o_proj."""
+        specs = [spec for letter in "qkv" for part in self._mixed(letter) for spec in part.tensors()]
+        specs += [spec for part in self._low_rank("f") for spec in part.tensors()]
+        specs += [self._vector("dt_bias", (self.channels,)), self._vector("A_log", self.rate_shape)]
+        specs += [spec for part in (self._beta(), *self._gate()) for spec in part.tensors()]
+        return (*specs, *self._norm().tensors(), *self._output().tensors())
+
+    def cache_bytes(self, context: int) -> int:
+        """Bytes of `new_cache`, the same for every context."""
+        return 4 * self.channels * (self.head_dim + 3 * (self.taps - 1))
+
+    def new_cache(self, context: int) -> DeltaState:
+        """The state before the first token; `context` has no part in it."""
+        return DeltaState(self.heads, self.head_dim, self.taps)
+
+    def scratch_bytes(self, chunk: int) -> int:
+        """Upper bound of the temporary arrays of `forward`, its result included."""
+        return 4 * (chunk * (9 * self.channels + self.hidden) + 6 * self.channels * self.taps)
+
+    def forward(self, weights: Weights, cache: DeltaState, x: Floats, step: Step) -> Floats:
+        """x [T, hidden] -> [T, hidden]; `cache` moves on by T tokens."""
+        kernels = weights.kernels
+        mixed = []
+        for letter, history in zip("qkv", cache.history, strict=True):
+            projection, convolution = self._mixed(letter)
+            y = convolution.forward(weights, history, projection.forward(weights, x))
+            mixed.append(y.reshape(len(x), self.heads, self.head_dim))
+        query = kernels.l2_norm(mixed[0], L2_EPS, self.head_dim**-0.5)
+        key = kernels.l2_norm(mixed[1], L2_EPS)
+        decay = self._decay(weights, x)
+        beta = kernels.sigmoid(self._beta().forward(weights, x))
+        output = kernels.delta_rule(query, key, mixed[2], beta, decay, cache.memory)
+
+        gate = x
+        for part in self._gate():
+            gate = part.forward(weights, gate)
+        output = self._norm().forward(weights, output).reshape(len(x), self.channels)
+        output *= kernels.sigmoid(gate)
+        return self._output().forward(weights, output)
+
+    def _decay(self, weights: Weights, x: Floats) -> Floats:
+        """x [T, hidden] -> the decay of each key channel [T, heads, head_dim]."""
+        z = x
+        for part in self._low_rank("f"):
+            z = part.forward(weights, z)
+        bias = weights.vector(f"{self.name}.dt_bias").reshape(self.heads, self.head_dim)
+        rate = np.exp(weights.vector(f"{self.name}.A_log").reshape(-1)[: self.heads])
+        return weights.kernels.forget_gate(
+            z.reshape(len(x), self.heads, self.head_dim), bias, rate, self.lower_bound
+        )

@@ -1,0 +1,159 @@
+"""Multi-head latent attention: keys and values of all heads come out of one small latent for each position.
+
+Only the latent and the rotary key are cached. The matrix that would expand a latent into per-head keys and
+values (`kv_b_proj`) is absorbed: its key half is applied to the query, its value half to the attended latent,
+so the cache is never expanded, and the same arithmetic serves one token and many. Source: DeepSeek-V2 (arXiv
+2405.04434).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from uringinfer.layers.linear import Linear
+from uringinfer.layers.norm import RmsNorm
+from uringinfer.layers.rotary import Rotary
+from uringinfer.layers.step import Step
+from uringinfer.layers.tensors import TensorSpec
+from uringinfer.layers.weights import Floats, Weights
+
+
+class LatentCache:
+    """`rows` float32 [context, rank + rope]: the normed latent of each position, then its rotary key."""
+
+    def __init__(self, context: int, width: int) -> None:
+        self.rows: Floats = np.zeros((context, width), np.float32)
+
+    @property
+    def nbytes(self) -> int:
+        return self.rows.nbytes
+
+    def arrays(self) -> dict[str, Floats]:
+        """The array, for a saved session."""
+        return {"rows": self.rows}
+
+
+@dataclass(frozen=True, slots=True)
+class LatentAttention:
+    """`heads` heads, each with a query and key of `nope_dim` + `rope_dim` and a value of `value_dim`
+    channels.
+
+    `q_rank` None projects queries at once (`q_proj`), otherwise through a normed latent of that size.
+    `latent_eps` belongs to the norms of the query's and the key/value latent. `rotary` None leaves the last
+    `rope_dim` channels unrotated. `output_gate` multiplies the heads' output by sigmoid(`g_proj` x).
+    """
+
+    name: str
+    source: str
+    hidden: int
+    heads: int
+    q_rank: int | None
+    kv_rank: int
+    nope_dim: int
+    rope_dim: int
+    value_dim: int
+    latent_eps: float
+    scale: float
+    rotary: Rotary | None = None
+    output_gate: bool = False
+
+    @property
+    def cache_width(self) -> int:
+        """Floats that a position takes in the cache."""
+        return self.kv_rank + self.rope_dim
+
+    def _linear(self, part: str, rows: int, cols: int) -> Linear:
+        return Linear(f"{self.name}.{part}", f"{self.source}.{part}", rows, cols)
+
+    def _norm(self, part: str, size: int) -> RmsNorm:
+        return RmsNorm(f"{self.name}.{part}", f"{self.source}.{part}", size, self.latent_eps)
+
+    def _query_parts(self) -> tuple[Linear | RmsNorm, ...]:
+        rows = self.heads * (self.nope_dim + self.rope_dim)
+        if self.q_rank is None:
+            return (self._linear("q_proj", rows, self.hidden),)
+        return (
+            self._linear("q_a_proj", self.q_rank, self.hidden),
+            self._norm("q_a_layernorm", self.q_rank),
+            self._linear("q_b_proj", rows, self.q_rank),
+        )
+
+    def _compress(self) -> Linear:
+        return self._linear("kv_a_proj_with_mqa", self.cache_width, self.hidden)
+
+    def _latent_norm(self) -> RmsNorm:
+        return self._norm("kv_a_layernorm", self.kv_rank)
+
+    def _expand(self) -> TensorSpec:
+        shape = (self.heads * (self.nope_dim + self.value_dim), self.kv_rank)
+        return TensorSpec(f"{self.name}.kv_b_proj", shape, (f"{self.source}.kv_b_proj.weight",), whole=True)
+
+    def _gate(self) -> Linear:
+        return self._linear("g_proj", self.heads * self.value_dim, self.hidden)
+
+    def _output(self) -> Linear:
+        return self._linear("o_proj", self.hidden, self.heads * self.value_dim)
+
+    def tensors(self) -> tuple[TensorSpec, ...]:
+        """The query's, then kv_a_proj_with_mqa, kv_a_layernorm, kv_b_proj, g_proj, o_proj."""
+        specs = [spec for part in self._query_parts() for spec in part.tensors()]
+        specs += [*self._compress().tensors(), *self._latent_norm().tensors(), self._expand()]
+        if self.output_gate:
+            specs += self._gate().tensors()
+        return (*specs, *self._output().tensors())
+
+    def cache_bytes(self, context: int) -> int:
+        """Bytes of `new_cache(context)`."""
+        return 4 * context * self.cache_width
+
+    def new_cache(self, context: int) -> LatentCache:
+        return LatentCache(context, self.cache_width)
+
+    def scratch_bytes(self, chunk: int) -> int:
+        """Upper bound of the temporary arrays of `forward`, its result included."""
+        query = 2 * (self.nope_dim + self.rope_dim) + self.cache_width
+        per_head = query + self.kv_rank + 3 * self.value_dim
+        latents = 2 * (self.q_rank or 0) + 3 * self.cache_width
+        return 4 * chunk * (self.heads * per_head + latents + self.hidden)
+
+    def forward(self, weights: Weights, cache: LatentCache, x: Floats, step: Step) -> Floats:
+        """x [T, hidden] at the step's positions -> [T, hidden]; writes their latents to `cache`."""
+        query = x
+        for part in self._query_parts():
+            query = part.forward(weights, query)
+        query = query.reshape(len(x), self.heads, self.nope_dim + self.rope_dim)
+        compressed = self._compress().forward(weights, x)
+        latent = np.ascontiguousarray(compressed[:, : self.kv_rank])
+        fresh = cache.rows[step.start : step.start + len(x)]
+        fresh[:, : self.kv_rank] = self._latent_norm().forward(weights, latent)
+        fresh[:, self.kv_rank :] = self._rotated(weights, compressed[:, None, self.kv_rank :], step)[:, 0]
+
+        mixed = self._attend(weights, cache, query, step).reshape(len(x), -1)
+        if self.output_gate:
+            mixed *= weights.kernels.sigmoid(self._gate().forward(weights, x))
+        return self._output().forward(weights, mixed)
+
+    def _rotated(self, weights: Weights, rope: Floats, step: Step) -> Floats:
+        """A rotated copy of rope [T, H, rope_dim]."""
+        turned = rope.copy()
+        if self.rotary is not None:
+            cos, sin = step.tables(self.rotary)
+            weights.kernels.rotary(turned, cos, sin, interleaved=self.rotary.interleaved)
+        return turned
+
+    def _attend(self, weights: Weights, cache: LatentCache, query: Floats, step: Step) -> Floats:
+        """Queries [T, H, nope + rope] -> [T, H, value], through the absorbed kv_b_proj."""
+        kernels = weights.kernels
+        nope = np.ascontiguousarray(query[:, :, : self.nope_dim])
+        absorbed = np.empty((*query.shape[:2], self.cache_width), np.float32)
+        absorbed[:, :, self.kv_rank :] = self._rotated(weights, query[:, :, self.nope_dim :], step)
+        with weights.weight(self._expand().name) as expand:
+            absorbed[:, :, : self.kv_rank] = kernels.matmul_heads(
+                expand, nope, offset=0, rows=self.nope_dim, transposed=True
+            )
+            attended = kernels.latent_attention(absorbed, cache.rows, self.kv_rank, step.start, self.scale)
+            return kernels.matmul_heads(
+                expand, attended, offset=self.nope_dim, rows=self.value_dim, transposed=False
+            )

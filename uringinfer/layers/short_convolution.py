@@ -1,0 +1,31 @@
+"""The short causal convolution in front of linear attention: one filter for each channel, then SiLU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from uringinfer.layers.tensors import TensorSpec
+from uringinfer.layers.weights import Floats, Weights
+
+
+@dataclass(frozen=True, slots=True)
+class ShortConvolution:
+    """`channels` filters of `taps` taps, stored [channels, 1, taps]; the last tap meets the current token."""
+
+    name: str
+    source: str
+    channels: int
+    taps: int
+
+    def tensors(self) -> tuple[TensorSpec, ...]:
+        """The filters."""
+        shape = (self.channels, 1, self.taps)
+        return (TensorSpec(self.name, shape, (f"{self.source}.weight",), kind="vector"),)
+
+    def forward(self, weights: Weights, history: Floats, x: Floats) -> Floats:
+        """x [T, channels] -> [T, channels].
+
+        `history` [taps - 1, channels] holds the inputs before x, oldest first (zeros before the start), and
+        is moved on."""
+        filters = weights.vector(self.name).reshape(self.channels, self.taps)
+        return weights.kernels.causal_conv(x, history, filters)
