@@ -1,0 +1,166 @@
+"""tiktoken.model against a byte-pair merger and the split pattern written here in another regex engine."""
+
+import base64
+import builtins
+import itertools
+import json
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from uringinfer.errors import EnvironmentError_, IntegrityError
+from uringinfer.text.tokenizer import Tokenizer
+
+regex = pytest.importorskip("regex", reason="the oracle needs the package regex, a dependency of tiktoken")
+pytest.importorskip("tiktoken", reason="needs the extra 'tiktoken'")
+
+WORDS = [
+    "hello",
+    " hello",
+    " world",
+    "HelloWorld",
+    "东京北京",
+    "12345",
+    " 's",
+    "don't",
+    "\n\n",
+    "    ",
+    "()!",
+    "é",
+]
+SPECIAL = {"[BOS]": 0, "[EOS]": 1, "<|end_of_msg|>": 2, "<|open|>": 3, "<|sep|>": 5}
+
+# one pattern an alternative, in the order in which they are tried; Han is excluded by a look-ahead here
+SPLIT = regex.compile(
+    r"\p{Han}+"
+    r"|[^\r\n\p{L}\p{N}]?(?:(?!\p{Han})[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])*"
+    r"(?:(?!\p{Han})[\p{Ll}\p{Lm}\p{Lo}\p{M}])+(?i:'(?:s|t|re|ve|m|ll|d))?"
+    r"|[^\r\n\p{L}\p{N}]?(?:(?!\p{Han})[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])+"
+    r"(?:(?!\p{Han})[\p{Ll}\p{Lm}\p{Lo}\p{M}])*(?i:'(?:s|t|re|ve|m|ll|d))?"
+    r"|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+"
+    r"|\s+(?!\S)"
+    r"|\s+"
+)
+
+
+def make_ranks():
+    ranks = {bytes([byte]): byte for byte in range(256)}
+    for word in WORDS:
+        data = word.encode()
+        for end in range(2, len(data) + 1):
+            ranks.setdefault(data[:end], len(ranks))
+    return ranks
+
+
+RANKS = make_ranks()
+
+
+def merge(piece):
+    """Ids of one piece: merge the neighbours whose union has the lowest rank, leftmost first."""
+    parts = [bytes([byte]) for byte in piece]
+    while True:
+        unions = [(RANKS[a + b], i) for i, (a, b) in enumerate(itertools.pairwise(parts)) if a + b in RANKS]
+        if not unions:
+            return [RANKS[part] for part in parts]
+        _, i = min(unions)
+        parts[i : i + 2] = [parts[i] + parts[i + 1]]
+
+
+def write(directory, ranks=RANKS):
+    lines = [base64.b64encode(piece) + b" %d\n" % rank for piece, rank in ranks.items()]
+    (directory / "tiktoken.model").write_bytes(b"".join(lines))
+    added = {str(len(RANKS) + n): {"content": content, "special": True} for content, n in SPECIAL.items()}
+    config = {"added_tokens_decoder": added, "bos_token": "[BOS]", "eos_token": "[EOS]"}
+    (directory / "tokenizer_config.json").write_text(json.dumps(config))
+    (directory / "generation_config.json").write_text(json.dumps({"eos_token_id": len(RANKS) + 2}))
+    return directory
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    return Tokenizer.open(write(tmp_path_factory.mktemp("tiktoken")))
+
+
+texts = st.lists(
+    st.sampled_from([*WORDS, "A", "'S", "'ll", " ", "\n", "\r\n", "x", "дом", "ｱ", "́", "<|open|>", "9"])
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.one_of(texts.map("".join), st.text(st.characters(exclude_categories=["Cs"]), max_size=20)))
+@example("東京abc DON'T  x\n\n y12345")
+def test_ids_are_those_of_the_plain_merger(tokenizer, text):
+    expected = [token for piece in SPLIT.findall(text) for token in merge(piece.encode())]
+    assert tokenizer.encode(text) == expected
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+def test_added_tokens_count_only_where_they_are_allowed(tokenizer):
+    open_id = len(RANKS) + SPECIAL["<|open|>"]
+    assert open_id not in tokenizer.encode("<|open|>")
+    assert tokenizer.encode("hello<|open|> hello", allow_control=True) == [
+        *tokenizer.encode("hello"),
+        open_id,
+        *tokenizer.encode(" hello"),
+    ]
+
+
+def test_special_ids_come_from_the_settings(tokenizer):
+    assert tokenizer.bos_id == len(RANKS)
+    assert tokenizer.eos_ids == {len(RANKS) + 1, len(RANKS) + 2}
+    assert tokenizer.vocab_size == len(RANKS) + 6
+    assert tokenizer.encode("hello")[0] != tokenizer.bos_id, "the Kimi models put no beginning by themselves"
+
+
+def test_an_id_that_no_token_has_is_empty(tokenizer):
+    unnamed = len(RANKS) + 4
+    assert tokenizer.token_bytes(unnamed) == b""
+
+
+@pytest.mark.parametrize("run", ["a" * 60_000, " " * 60_000, "ab " * 10_000])
+def test_very_long_runs_are_encoded_and_decoded_whole(tokenizer, run):
+    assert tokenizer.decode(tokenizer.encode(run)) == run
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"!!!! 300\n", "line 2"),
+        (b"YQ==\n", "line 2"),
+        (b"YQ== x\n", "line 2"),
+        (b"YWI= 0\n", "not distinct"),
+    ],
+)
+def test_a_damaged_line_is_named(tmp_path, line, message):
+    write(tmp_path)
+    (tmp_path / "tiktoken.model").write_bytes(b"YQ== 0\n" + line)
+    with pytest.raises(IntegrityError, match=message):
+        Tokenizer.open(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("added", "message"),
+    [({"5": {"content": "[X]"}}, "the id 5 of another"), ({"x": {}}, "'x' is malformed")],
+)
+def test_damaged_added_tokens_are_named(tmp_path, added, message):
+    write(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"added_tokens_decoder": added}))
+    with pytest.raises(IntegrityError, match=message):
+        Tokenizer.open(tmp_path)
+
+
+def test_without_the_package_the_remedy_is_told(tmp_path, monkeypatch):
+    write(tmp_path)
+    real_import = builtins.__import__
+
+    def refuse(name, *args, **kwargs):
+        if name == "tiktoken":
+            raise ImportError(name)
+        return real_import(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(EnvironmentError_, match=r"uringinfer\[tiktoken\].*--ids"):
+        Tokenizer.open(tmp_path)

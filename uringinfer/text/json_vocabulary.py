@@ -1,0 +1,220 @@
+"""Vocabularies of `tokenizer.json`, through the package `tokenizers`.
+
+The file's added tokens are taken out before the package sees it: whether one of them may match depends on who
+wrote the text, which the package cannot know. What is left of the file (normaliser, pre-tokeniser, model)
+turns ordinary text into ids exactly as it would between two added tokens.
+
+A control token's text can still come out of the model itself, where training kept the token's text in the
+vocabulary ("</s>" of SentencePiece models). `encode` looks at what came out and cuts the text there.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+
+from uringinfer.errors import IntegrityError, UnsupportedModelError
+from uringinfer.text.vocabulary import AddedToken
+
+FILE_NAME = "tokenizer.json"
+_BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+
+
+class JsonVocabulary:
+    """The vocabulary of one tokenizer.json; byte-level BPE and SentencePiece-style (`▁`, byte fallback)."""
+
+    def __init__(self, document: Mapping[str, Any], path: Path) -> None:
+        """`document` is the parsed file, `path` names it in errors.
+
+        Raises IntegrityError for a file that `tokenizers` refuses, UnsupportedModelError for a decoder that
+        does not turn each token into bytes of its own.
+        """
+        self._document = {**document, "added_tokens": [], "truncation": None, "padding": None}
+        self._path = path
+        try:
+            self.added = tuple(_added_token(entry) for entry in document.get("added_tokens") or ())
+            pieces = document["model"]["vocab"]
+            last_piece = max(pieces.values()) if isinstance(pieces, dict) else len(pieces) - 1
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise IntegrityError(
+                f"{path} has no usable vocabulary ({error!r})", hint="copy it anew"
+            ) from error
+        self.size = 1 + max([last_piece, *(token.id for token in self.added)])
+        self._added_by_id = {token.id: token.content.encode() for token in self.added}
+        self._control_ids = frozenset(token.id for token in self.added if token.is_control)
+        self._start = self._build(self._document)
+        decoder = list(_steps(document.get("decoder")))
+        self._bytes_of_piece = _piece_decoder(decoder, path)
+        self.drops_first_space = any(
+            (step["type"] == "Strip" and step.get("start", 0) > 0)
+            or (step["type"] == "Metaspace" and step.get("prepend_scheme", "always") != "never")
+            for step in decoder
+        )
+        self.first_id = self._first_of_post_processing()
+
+    @classmethod
+    def open(cls, path: Path) -> JsonVocabulary:
+        """Reads tokenizer.json at `path`; raises IntegrityError if it is no JSON object."""
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise IntegrityError(f"cannot read {path} ({error})", hint="copy it anew") from error
+        if not isinstance(document, dict):
+            raise IntegrityError(f"{path} holds no JSON object", hint="copy it anew")
+        return cls(document, path)
+
+    def encode(self, text: str, *, at_start: bool) -> list[int]:
+        """Ids of ordinary text; see `Vocabulary.encode`."""
+        return self._encode_with(self._start if at_start else self._later, text)
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """The bytes of one token; see `Vocabulary.token_bytes`."""
+        added = self._added_by_id.get(token_id)
+        if added is not None:
+            return added
+        if not 0 <= token_id < self.size:
+            return b""
+        piece = self._start.id_to_token(token_id)
+        return b"" if piece is None else self._bytes_of_piece(piece)
+
+    def _encode_with(self, tokenizer: tokenizers.Tokenizer, text: str) -> list[int]:
+        ids: list[int] = []
+        waiting = [(tokenizer, text)]  # pieces not yet encoded, the first one last
+        while waiting:
+            tokenizer, text = waiting.pop()
+            encoding = tokenizer.encode(text, add_special_tokens=False)
+            if self._control_ids.isdisjoint(encoding.ids):
+                ids += encoding.ids
+                continue
+            spans = zip(encoding.ids, encoding.offsets, strict=True)
+            pieces = _cut(text, [span for token_id, span in spans if token_id in self._control_ids])
+            waiting += [(self._inside, piece) for piece in reversed(pieces[1:])]
+            waiting.append((tokenizer, pieces[0]))
+        return ids
+
+    def _build(self, document: Mapping[str, Any]) -> tokenizers.Tokenizer:
+        try:
+            return tokenizers.Tokenizer.from_str(json.dumps(document))
+        except Exception as error:  # the package raises bare Exception for everything it refuses
+            raise IntegrityError(
+                f"the package tokenizers refuses {self._path} ({error})",
+                hint="copy it anew, or install a newer tokenizers",
+            ) from error
+
+    @functools.cached_property
+    def _later(self) -> tokenizers.Tokenizer:
+        """For text behind an added token: a space is put in front only if the file says 'always'."""
+        return self._without_prefix(lambda step: step.get("prepend_scheme") == "first")
+
+    @functools.cached_property
+    def _inside(self) -> tokenizers.Tokenizer:
+        """For text that continues other text: nothing is put in front."""
+        return self._without_prefix(lambda step: True)
+
+    def _without_prefix(self, applies: Callable[[dict[str, Any]], bool]) -> tokenizers.Tokenizer:
+        """The tokenizer whose steps put no space in front, in those steps that `applies` is true of."""
+        document = {
+            key: copy.deepcopy(value) if key in ("normalizer", "pre_tokenizer") else value
+            for key, value in self._document.items()
+        }
+        changed = False
+        for step in [*_steps(document.get("normalizer")), *_steps(document.get("pre_tokenizer"))]:
+            if not applies(step):
+                continue
+            for key, neutral in (("prepend_scheme", "never"), ("prepend", ""), ("add_prefix_space", False)):
+                if step.get(key, neutral) != neutral:
+                    step[key] = neutral
+                    changed = True
+        return self._build(document) if changed else self._start
+
+    def _first_of_post_processing(self) -> int | None:
+        first = self._start.encode("a", add_special_tokens=True).ids[:1]
+        return next((token_id for token_id in first if token_id in self._added_by_id), None)
+
+
+def _cut(text: str, spans: list[tuple[int, int]]) -> list[str]:
+    """`text` cut behind the first character of each span, so that the span cannot be found again.
+
+    A span of one character cannot be cut; the character is left out.
+    """
+    pieces, position = [], 0
+    for start, stop in spans:
+        cut = start + 1 if stop - start > 1 else start
+        pieces.append(text[position:cut])
+        position = cut if stop - start > 1 else stop
+    return [*pieces, text[position:]]
+
+
+def _added_token(entry: Mapping[str, Any]) -> AddedToken:
+    content, token_id = entry["content"], entry["id"]
+    if not isinstance(content, str) or type(token_id) is not int or token_id < 0:
+        raise ValueError(f"added token {content!r} has id {token_id!r}")
+    flags = {key: bool(entry.get(key)) for key in ("special", "lstrip", "rstrip", "single_word")}
+    return AddedToken(id=token_id, content=content, **flags)
+
+
+def _steps(stage: Any) -> Iterator[dict[str, Any]]:
+    """The steps of a normaliser, pre-tokeniser or decoder, nested sequences laid flat."""
+    if not isinstance(stage, dict):
+        return
+    nested = [value for key in ("normalizers", "pretokenizers", "decoders") for value in stage.get(key, ())]
+    if nested:
+        for step in nested:
+            yield from _steps(step)
+    elif stage.get("type") != "Sequence":
+        yield stage
+
+
+def _piece_decoder(decoder: list[dict[str, Any]], path: Path) -> Callable[[str], bytes]:
+    """The function from a vocabulary piece to its bytes that the file's decoder steps describe."""
+    kinds = {step["type"] for step in decoder}
+    if "ByteLevel" in kinds:
+        table = byte_level_table()
+
+        def from_byte_level(piece: str) -> bytes:
+            if all(character in table for character in piece):
+                return bytes(table[character] for character in piece)
+            return piece.encode()
+
+        return from_byte_level
+    if not kinds <= {"Replace", "ByteFallback", "Fuse", "Strip", "Metaspace"} or not kinds:
+        name = ", ".join(sorted(kinds)) or "none"
+        raise UnsupportedModelError(
+            f"{path} has a decoder this package does not know ({name})",
+            hint="byte-level and SentencePiece-style tokenizers are supported; use --ids for others",
+        )
+    replacements = []
+    for step in decoder:
+        if step["type"] == "Metaspace":
+            replacements.append((str(step.get("replacement", "▁")), " "))
+        elif step["type"] == "Replace" and "String" in step.get("pattern", {}):
+            replacements.append((str(step["pattern"]["String"]), str(step["content"])))
+    has_byte_tokens = "ByteFallback" in kinds
+
+    def from_sentencepiece(piece: str) -> bytes:
+        byte = _BYTE_TOKEN.fullmatch(piece) if has_byte_tokens else None
+        if byte is not None:
+            return bytes([int(byte.group(1), 16)])
+        for old, new in replacements:
+            piece = piece.replace(old, new)
+        return piece.encode()
+
+    return from_sentencepiece
+
+
+@functools.cache
+def byte_level_table() -> Mapping[str, int]:
+    """The printable character that byte-level vocabularies write for each byte, to that byte.
+
+    GPT-2's rule: printable Latin-1 characters stand for themselves, the others for U+0100 onwards in order.
+    """
+    own = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in own]
+    return {chr(byte): byte for byte in own} | {chr(256 + n): byte for n, byte in enumerate(others)}

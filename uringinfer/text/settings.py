@@ -1,0 +1,102 @@
+"""The small JSON files beside a tokenizer: which tokens begin and end a text.
+
+Files of a checkpoint are input from elsewhere: a file that is there but malformed is an IntegrityError that
+names it, a file that is absent is empty.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from uringinfer.errors import IntegrityError
+
+TURN_ENDS = (
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|end_of_msg|>",
+    "<end_of_turn>",
+    "<turn|>",
+    "<|end|>",
+    "<|return|>",
+)
+"""Tokens that end a turn in the chat formats at large. They also end generation where a checkpoint has no
+generation_config.json to say so (GGUF files keep one end token only)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenSettings:
+    """What the files say: ids as numbers, tokens by their text; `add_bos` is None where nothing is said."""
+
+    bos: str | int | None
+    eos: tuple[str | int, ...]
+    add_bos: bool | None
+    added_tokens: Mapping[str, Any]
+    """`added_tokens_decoder` of tokenizer_config.json: id as text -> entry."""
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in `path`, empty if there is no such file; IntegrityError if it is something else."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise IntegrityError(f"cannot read {path} ({error})", hint="copy it anew") from error
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise IntegrityError(f"{path} is not JSON ({error})", hint="copy it anew") from error
+    if not isinstance(document, dict):
+        raise IntegrityError(f"{path} holds no JSON object", hint="copy it anew")
+    return document
+
+
+def read_token_settings(directory: Path) -> TokenSettings:
+    """Collects the settings of the checkpoint or container in `directory`.
+
+    generation_config.json has the last word on end tokens (a number or a list); the end token of
+    tokenizer_config.json is one too. config.json is asked where both are silent, and then the end-of-turn
+    tokens in `TURN_ENDS` count as well.
+    """
+    generation = read_json(directory / "generation_config.json")
+    tokenizer = read_json(directory / "tokenizer_config.json")
+    special = read_json(directory / "special_tokens_map.json")
+    config = read_json(directory / "config.json")
+    config = {**_object(config.get("text_config")), **config}
+
+    eos = list(_tokens(generation.get("eos_token_id")))
+    eos += [*_tokens(tokenizer.get("eos_token")), *_tokens(special.get("eos_token"))]
+    if generation.get("eos_token_id") is None:
+        eos += [*_tokens(config.get("eos_token_id")), *TURN_ENDS]
+    bos = [
+        *_tokens(tokenizer.get("bos_token")),
+        *_tokens(special.get("bos_token")),
+        *_tokens(generation.get("bos_token_id")),
+        *_tokens(config.get("bos_token_id")),
+    ]
+    add_bos = tokenizer.get("add_bos_token")
+    return TokenSettings(
+        bos=bos[0] if bos else None,
+        eos=tuple(eos),
+        add_bos=add_bos if isinstance(add_bos, bool) else None,
+        added_tokens=_object(tokenizer.get("added_tokens_decoder")),
+    )
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _tokens(value: Any) -> Iterator[str | int]:
+    """The tokens that a setting names: a text, an added token's object, an id, or a list of these."""
+    if isinstance(value, list):
+        for entry in value:
+            yield from _tokens(entry)
+    elif isinstance(value, dict):
+        yield from _tokens(value.get("content"))
+    elif isinstance(value, str) or type(value) is int:
+        yield value

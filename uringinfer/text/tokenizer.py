@@ -1,0 +1,145 @@
+"""Text to token ids and back, with control tokens kept out of the hands of whoever wrote the text.
+
+`Tokenizer` is the only place where a control token's id comes out of text, and only where the caller says
+that the text may contain them (`allow_control`). Everywhere else "<|im_end|>" is ten harmless characters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from uringinfer.errors import UsageError
+from uringinfer.text import json_vocabulary, tiktoken_vocabulary
+from uringinfer.text.json_vocabulary import JsonVocabulary
+from uringinfer.text.settings import TokenSettings, read_token_settings
+from uringinfer.text.tiktoken_vocabulary import TiktokenVocabulary
+from uringinfer.text.vocabulary import AddedToken, AddedTokenFinder, Vocabulary
+
+
+class Tokenizer:
+    """A vocabulary together with what the checkpoint says about its special tokens. Immutable.
+
+    `eos_ids` end generation; `bos_id` begins a text, if the model has such a token, and `adds_bos` says
+    whether `encode` puts it in front by itself; `vocab_size` is one more than the largest id.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, settings: TokenSettings) -> None:
+        self._vocabulary = vocabulary
+        self._by_id = {token.id: token for token in vocabulary.added}
+        self._by_content = {token.content: token.id for token in vocabulary.added}
+        self._every_added = AddedTokenFinder(vocabulary.added)
+        self._ordinary_added = AddedTokenFinder([t for t in vocabulary.added if not t.is_control])
+        self.vocab_size = vocabulary.size
+        self.control_tokens: tuple[AddedToken, ...] = tuple(t for t in vocabulary.added if t.is_control)
+        self.special_ids = frozenset(token.id for token in vocabulary.added if token.special)
+        """Tokens without text of their own: decoding for a person leaves them out."""
+        self.eos_ids = frozenset(self._ids_of(settings.eos))
+        self.bos_id = next(self._ids_of([settings.bos] if settings.bos is not None else []), None)
+        if settings.add_bos is None:
+            self.adds_bos = self.bos_id is not None and vocabulary.first_id == self.bos_id
+        else:
+            self.adds_bos = settings.add_bos and self.bos_id is not None
+        self.drops_first_space = vocabulary.drops_first_space
+
+    @classmethod
+    def open(cls, directory: Path | str) -> Tokenizer:
+        """Opens the tokenizer of a checkpoint or container: tokenizer.json, else tiktoken.model.
+
+        Raises UsageError if `directory` has neither, IntegrityError for damaged files, UnsupportedModelError
+        for a tokenizer of an unknown kind, EnvironmentError_ if tiktoken is needed and not installed.
+        """
+        directory = Path(directory)
+        settings = read_token_settings(directory)
+        json_path = directory / json_vocabulary.FILE_NAME
+        tiktoken_path = directory / tiktoken_vocabulary.FILE_NAME
+        vocabulary: Vocabulary
+        if json_path.exists():
+            vocabulary = JsonVocabulary.open(json_path)
+        elif tiktoken_path.exists():
+            vocabulary = TiktokenVocabulary.open(tiktoken_path, settings.added_tokens)
+        else:
+            raise UsageError(
+                f"{directory} has no tokenizer ({json_path.name} or {tiktoken_path.name})",
+                hint="put the file there, or give token numbers with --ids",
+            )
+        return cls(vocabulary, settings)
+
+    def encode(
+        self, text: str, *, allow_control: bool = False, add_bos: bool | None = None, guard: str = ""
+    ) -> list[int]:
+        """Ids of `text`. Control tokens in it count only if `allow_control`.
+
+        `add_bos` None follows the checkpoint. `guard` is a character that holds the text of control tokens
+        apart: it takes part in looking for them and is dropped from everything else (see `chat`).
+        Raises UsageError if `text` is not valid Unicode or if a beginning is asked of a model that has none.
+        """
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise UsageError(
+                f"the text is not valid Unicode (lone surrogate at character {error.start})",
+                hint="give it as UTF-8",
+            ) from error
+        ids = self._beginning(self.adds_bos if add_bos is None else add_bos)
+        at_start = True
+        for piece in self._every_added.split(text) if allow_control else (text,):
+            if isinstance(piece, AddedToken):
+                ids.append(piece.id)
+            else:
+                ids += self._encode_ordinary(piece.replace(guard, "") if guard else piece, at_start)
+            at_start = False
+        return ids
+
+    def decode(self, ids: Iterable[int], *, show_special: bool = True) -> str:
+        """The text of `ids`; bytes that are no UTF-8 become U+FFFD. Special tokens only if `show_special`.
+
+        Raises UsageError for a negative id or one outside the vocabulary.
+        """
+        hidden = frozenset() if show_special else self.special_ids
+        data = b"".join(self.token_bytes(token_id) for token_id in ids if token_id not in hidden)
+        if self.drops_first_space:
+            data = data.removeprefix(b" ")
+        return data.decode("utf-8", errors="replace")
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """The bytes that one token stands for, not always whole characters; b"" for an unused id.
+
+        Raises UsageError for an id outside the vocabulary.
+        """
+        if not 0 <= token_id < self.vocab_size:
+            raise UsageError(f"token {token_id} is outside the vocabulary of {self.vocab_size} tokens")
+        return self._vocabulary.token_bytes(token_id)
+
+    def added_token(self, token_id: int) -> AddedToken | None:
+        """The added token with this id, if it is one."""
+        return self._by_id.get(token_id)
+
+    def id_of(self, content: str) -> int | None:
+        """The id of the added token with this text, if there is one."""
+        return self._by_content.get(content)
+
+    def _encode_ordinary(self, text: str, at_start: bool) -> list[int]:
+        ids: list[int] = []
+        for piece in self._ordinary_added.split(text):
+            if isinstance(piece, AddedToken):
+                ids.append(piece.id)
+            else:
+                ids += self._vocabulary.encode(piece, at_start=at_start)
+            at_start = False
+        return ids
+
+    def _beginning(self, wanted: bool) -> list[int]:
+        if not wanted:
+            return []
+        if self.bos_id is None:
+            raise UsageError("this model has no token that begins a text", hint="leave the beginning out")
+        return [self.bos_id]
+
+    def _ids_of(self, tokens: Iterable[str | int]) -> Iterator[int]:
+        """The ids of settings' tokens; a name that the vocabulary lacks is passed over, as an id is kept."""
+        for token in tokens:
+            if isinstance(token, int):
+                yield token
+            elif token in self._by_content:
+                yield self._by_content[token]
