@@ -110,18 +110,6 @@ def test_nothing_can_be_added_to_a_spread_plan(sizes, share, slots):
         )
 
 
-@settings(max_examples=60)
-@given(any_units, shares, st.integers(1, 3))
-def test_a_spread_plan_pins_all_but_one_slot_of_what_any_set_could(sizes, share, slots):
-    budget = a_budget(sizes, share)
-
-    plan = plan_trunk(sizes, budget, ring_slots=slots, placement="spread")
-
-    possible = [chosen for chosen in subsets(len(sizes)) if fits(sizes, chosen, budget, plan.ring_slots)]
-    best = max(possible, key=lambda chosen: sum(sizes[index] for index in chosen))
-    assert plan.pinned_bytes >= sum(sizes[index] for index in best) - slot_of(sizes, best)
-
-
 @given(st.integers(1, 40), shares, st.integers(1, 3))
 def test_equal_units_are_pinned_as_often_as_possible_at_equal_distances(count, share, slots):
     sizes = [10] * count

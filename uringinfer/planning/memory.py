@@ -15,6 +15,7 @@ from typing import Any
 from uringinfer.container.manifest import Segment
 from uringinfer.errors import BudgetError
 from uringinfer.planning.planner import Placement, TrunkPlan, plan_trunk, trunk_floor
+from uringinfer.planning.schedule import pass_seconds
 from uringinfer.units import format_size
 
 HUGE_PAGE = 2 << 20
@@ -256,15 +257,14 @@ def default_budget(
 def predict_tokens_per_second(
     plan: MemoryPlan, drive_bytes_per_s: float, compute_bytes_per_s: float | None = None
 ) -> float | None:
-    """Decoded tokens per second that the drive allows, and the kernels if their rate is given.
+    """Decoded tokens per second that the drive allows, and the kernels too if their rate is given.
 
-    Reads take bytes_per_token / drive; compute takes all weights / `compute_bytes_per_s`. They overlap if
-    the plan says so and add up if not. None if nothing bounds the rate: nothing is read and no compute rate
-    known.
+    None if nothing bounds the rate: nothing is read and no compute rate is known.
     """
-    reading = plan.bytes_per_token / drive_bytes_per_s
-    computing = plan.trunk.total_bytes / compute_bytes_per_s if compute_bytes_per_s else 0.0
-    seconds = max(reading, computing) if plan.trunk.overlaps else reading + computing
+    trunk = plan.trunk
+    seconds = (plan.bytes_per_token - trunk.streamed_bytes) / drive_bytes_per_s + pass_seconds(
+        trunk.unit_bytes, trunk.pinned, trunk.ring_slots, drive_bytes_per_s, compute_bytes_per_s
+    )
     return 1.0 / seconds if seconds > 0 else None
 
 

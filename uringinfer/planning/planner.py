@@ -18,20 +18,25 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from uringinfer.errors import BudgetError, UsageError
+from uringinfer.planning.schedule import pass_seconds
 from uringinfer.units import format_size
 
 Placement = Literal["spread", "prefix"]
 
+_MAX_CANDIDATES = 8
+"""Slot sizes that spreading compares, of possibly thousands."""
+
 
 @dataclass(frozen=True, slots=True)
 class TrunkPlan:
-    """Which of `unit_count` units are pinned, and the ring that the others stream through. Sizes are bytes.
+    """Which of the units are pinned, and the ring that the others stream through. Sizes are bytes.
 
-    `pinned` holds indices in the order of execution, ascending. `ring_slots` is 0 when nothing streams;
-    `wanted_slots` is what was asked for. `slot_bytes` is the largest unit that streams.
+    `unit_bytes` are the units in the order of execution; `pinned` holds the indices of those that are
+    pinned, ascending. `ring_slots` is 0 when nothing streams; `wanted_slots` is what was asked for.
+    `slot_bytes` is the largest unit that streams.
     """
 
-    unit_count: int
+    unit_bytes: tuple[int, ...]
     pinned: tuple[int, ...]
     wanted_slots: int
     ring_slots: int
@@ -39,6 +44,10 @@ class TrunkPlan:
     pinned_bytes: int
     streamed_bytes: int
     placement: Placement
+
+    @property
+    def unit_count(self) -> int:
+        return len(self.unit_bytes)
 
     @property
     def total_bytes(self) -> int:
@@ -120,9 +129,9 @@ def plan_trunk(
 ) -> TrunkPlan:
     """The largest plan of `unit_bytes` (in the order of execution) that fits into `budget` bytes.
 
-    'prefix' pins the first n units, n as large as possible. 'spread' pins what has to be pinned to keep the
-    slots small and distributes the rest evenly over the order of execution, in bytes; no further unit fits,
-    and the pinned bytes stay less than one slot below the most that any set of units could reach.
+    'prefix' pins the first n units, n as large as possible. 'spread' distributes the pinned units evenly over
+    the order of execution, in bytes, besides those that are pinned because they are larger than the slots; no
+    larger set that contains it fits.
 
     `ring_slots` slots if they fit, fewer if not, at least one; with one slot, reads do not overlap compute.
     If everything fits, nothing streams and there is no ring.
@@ -159,7 +168,7 @@ def _plan(
     chosen = set(pinned)
     pinned_bytes = sum(unit_bytes[index] for index in chosen)
     return TrunkPlan(
-        unit_count=len(unit_bytes),
+        unit_bytes=tuple(unit_bytes),
         pinned=tuple(sorted(chosen)),
         wanted_slots=wanted_slots,
         ring_slots=slots,
@@ -191,30 +200,39 @@ def _prefix_points(unit_bytes: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def _spread(unit_bytes: Sequence[int], budget: int, slots: int) -> Collection[int] | None:
-    """The evenly spread set with the most pinned bytes over all slot sizes; None if no slot size is possible.
+    """The best of the evenly spread sets, one for each slot size; None if no slot size is possible.
 
-    For each slot size, smallest first: larger units are pinned by necessity, the rest of the budget is spread
-    over the others. A slot size can pin at most budget - slots * size, which falls as the size grows, so the
-    search ends as soon as that bound cannot beat what is found.
+    A smaller slot leaves more memory for pinned units, but every larger unit is then pinned by necessity,
+    wherever it stands, so less can be spread. Which is better, the schedule of a pass tells. It is asked
+    where placement matters most: drive and processor equally busy.
     """
-    best: set[int] | None = None
-    best_bytes = -1
-    for slot, larger_bytes in _slot_sizes(unit_bytes):
-        room = budget - slots * slot
-        if room <= best_bytes:
-            break
-        if larger_bytes > room:
-            continue
-        pinned = _diffuse(unit_bytes, slot, room - larger_bytes)
+    possible = [
+        (slot, larger_bytes)
+        for slot, larger_bytes in _slot_sizes(unit_bytes)
+        if larger_bytes + slots * slot <= budget
+    ]
+    candidates = []
+    for slot, larger_bytes in _sample(possible, _MAX_CANDIDATES):
+        pinned = _diffuse(unit_bytes, slot, budget - slots * slot - larger_bytes)
         # once more with what was reached as the target: it closes the gap between the last and the first
         even = _diffuse(unit_bytes, slot, _sum(unit_bytes, pinned) - larger_bytes)
         if _sum(unit_bytes, even) == _sum(unit_bytes, pinned):
             pinned = even
         _complete(unit_bytes, pinned, budget, slots)
-        pinned_bytes = _sum(unit_bytes, pinned)
-        if pinned_bytes > best_bytes:
-            best, best_bytes = pinned, pinned_bytes
-    return best
+        candidates.append(pinned)
+    if len(candidates) < 2:
+        return candidates[0] if candidates else None
+    most_pinned = max(_sum(unit_bytes, pinned) for pinned in candidates)
+    balanced = sum(unit_bytes) / (sum(unit_bytes) - most_pinned)
+    return min(candidates, key=lambda pinned: pass_seconds(unit_bytes, pinned, slots, 1.0, balanced))
+
+
+def _sample(items: Sequence[tuple[int, int]], count: int) -> list[tuple[int, int]]:
+    """`count` of `items` (all, if there are no more) at equal distances, the first and the last among
+    them."""
+    if len(items) <= count:
+        return list(items)
+    return [items[index * (len(items) - 1) // (count - 1)] for index in range(count)]
 
 
 def _sum(unit_bytes: Sequence[int], indices: Collection[int]) -> int:
