@@ -7,10 +7,13 @@ Invariants of the contract:
 - A request is complete only when all of its bytes are there; short reads are continued inside the reader.
 - Requests are split into pieces of at most `split_bytes`; at most `queue_depth` pieces are in flight.
 - Pieces start in order of priority, then of submission. Speculation never delays demand: while anything more
-  urgent waits, no speculative piece starts.
+  urgent waits, no speculative piece starts, and it holds at most half of the places in flight. What somebody
+  waits for is demand, whatever it was submitted as.
 - The destination belongs to the reader from `submit` until the ticket is done.
 - A failed read raises IntegrityError from `wait`, naming file, offset, length and cause; end of file too.
 - A reader belongs to the thread that made it.
+- KeyboardInterrupt may come at any moment; afterwards the reader goes on, and a ticket can be waited for
+  again.
 """
 
 from __future__ import annotations
@@ -18,14 +21,22 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from uringinfer.environment import native_enabled
+from uringinfer.errors import EnvironmentError_
+from uringinfer.storage.arena import Arena
+from uringinfer.storage.denial import SWITCHED_OFF, Denial
 from uringinfer.storage.direct import StorageFile
 
 Bytes = NDArray[np.uint8]
+ReaderKind = Literal["auto", "uring", "preadv"]
+
+DEFAULT_QUEUE_DEPTH = 8
+DEFAULT_SPLIT_BYTES = 2 << 20
 
 
 class Priority(enum.IntEnum):
@@ -59,7 +70,10 @@ class Ticket(Protocol):
 
 @dataclass(slots=True)
 class ReaderStatistics:
-    """Counters since the reader was made; bytes and seconds."""
+    """Counters since the reader was made; bytes and seconds.
+
+    `bytes_by_priority` has the keys "demand", "trunk" and "speculation".
+    """
 
     requests: int = 0
     pieces: int = 0
@@ -96,3 +110,31 @@ class Reader(Protocol):
     def close(self) -> None:
         """Waits for what is in flight (memory must not be written after it is gone), then releases."""
         ...
+
+
+def open_reader(
+    kind: ReaderKind = "auto",
+    *,
+    arena: Arena | None = None,
+    queue_depth: int = DEFAULT_QUEUE_DEPTH,
+    split_bytes: int = DEFAULT_SPLIT_BYTES,
+    files: Sequence[StorageFile] = (),
+) -> Reader:
+    """Opens a reader that keeps `queue_depth` pieces of at most `split_bytes` bytes in flight.
+
+    "auto" takes io_uring, or preadv on threads with the reason in `notes` where there is none; "uring" raises
+    EnvironmentError_ there. `arena` and `files` are registered with the ring where that is allowed; reads
+    into other memory and of other files work too. They must stay open until the reader is closed.
+    """
+    # imported here because both modules need the contract above
+    from uringinfer.storage import preadv, uring
+
+    if kind == "preadv":
+        return preadv.PreadvReader(queue_depth=queue_depth, split_bytes=split_bytes)
+    ring = uring.open_ring(queue_depth) if native_enabled() else SWITCHED_OFF
+    if isinstance(ring, Denial):
+        if kind == "uring":
+            raise EnvironmentError_(f"io_uring cannot be used: {ring.reason}", hint=ring.remedy)
+        note = f"io_uring cannot be used: {ring.reason}; {queue_depth} threads read instead; {ring.remedy}"
+        return preadv.PreadvReader(queue_depth=queue_depth, split_bytes=split_bytes, notes=[note])
+    return uring.UringReader(ring, arena=arena, queue_depth=queue_depth, split_bytes=split_bytes, files=files)
