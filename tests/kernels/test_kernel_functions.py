@@ -119,7 +119,10 @@ def test_attention_does_not_overflow_on_large_scores(kernels):
 def test_what_does_not_fit_is_refused_by_every_function(kernels):
     weight, x = encode("bf16", normal(0, 6, 8)), normal(1, 2, 8)
     q, cache = normal(2, 2, 4, 8), normal(3, 2, 10, 8)
+    frozen = normal(4, 2, 6)
+    frozen.flags.writeable = False
     calls = [
+        lambda: kernels.matmul(weight, x, out=frozen),
         lambda: kernels.matmul(weight, x[:, :7].copy()),
         lambda: kernels.matmul(weight, x.astype(np.float64)),
         lambda: kernels.matmul(weight, x, out=np.empty((2, 5), np.float32)),

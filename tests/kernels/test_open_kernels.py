@@ -1,6 +1,8 @@
+import sys
+
 import pytest
 
-from uringinfer.errors import UsageError
+from uringinfer.errors import EnvironmentError_, UsageError
 from uringinfer.kernels import open_kernels
 from uringinfer.kernels.cpus import usable_cpus
 
@@ -57,3 +59,35 @@ def test_usable_cpus_are_the_affinity_or_the_smaller_cgroup_quota(tmp_path, monk
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(8)))
     write(tmp_path, files)
     assert usable_cpus(tmp_path / "proc", tmp_path / "sys") == expected
+
+
+def test_native_kernels_are_taken_if_they_are_built(native):
+    assert native(1).name == "native"
+    kernels = open_kernels(threads=2)
+    assert (kernels.name, kernels.threads, kernels.notes) == ("native", 2, [])
+    assert kernels.simd in ("avx512", "avx2", "portable")
+
+
+def test_the_simd_level_can_be_chosen(native):
+    simd = native(1).simd
+    assert open_kernels(simd=simd).simd == simd
+    with pytest.raises(UsageError, match="no 'mmx' kernels; choose one of"):
+        open_kernels(native=True, simd="mmx")
+
+
+def test_without_the_extension_numpy_takes_over_and_says_why(monkeypatch):
+    monkeypatch.setitem(sys.modules, "uringinfer.kernels._kernels", None)
+    monkeypatch.delitem(sys.modules, "uringinfer.kernels.native_kernels", raising=False)
+    kernels = open_kernels()
+    assert kernels.name == "numpy"
+    assert len(kernels.notes) == 1
+    assert "not built" in kernels.notes[0] and "build_ext" in kernels.notes[0]
+    with pytest.raises(EnvironmentError_, match="not built"):
+        open_kernels(native=True)
+
+
+def test_the_environment_can_forbid_the_native_kernels(monkeypatch):
+    monkeypatch.setenv("URINGINFER_NATIVE", "0")
+    kernels = open_kernels()
+    assert kernels.name == "numpy"
+    assert "URINGINFER_NATIVE=0" in kernels.notes[0]

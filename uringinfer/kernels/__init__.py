@@ -16,6 +16,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from uringinfer.environment import native_enabled
 from uringinfer.errors import EnvironmentError_, UsageError
 from uringinfer.kernels.formats import Weight
 
@@ -149,9 +150,16 @@ def open_kernels(native: bool | None = None, threads: int | None = None, simd: s
     threads = usable_cpus() if threads is None else threads
     if threads < 1:
         raise UsageError(f"{threads} threads cannot compute", hint="give 1 or more")
+    if native is None and not native_enabled():
+        return NumpyKernels(threads, ["native kernels are off (URINGINFER_NATIVE=0)"])
     if native is False:
         return NumpyKernels(threads)
-    missing = "the native kernels are not built"
-    if native:
-        raise EnvironmentError_(missing, hint="build them with `python setup.py build_ext --inplace`")
-    return NumpyKernels(threads, [missing])
+    try:
+        from uringinfer.kernels.native_kernels import NativeKernels
+    except ImportError as error:
+        missing = f"native kernels are not built ({error})"
+        remedy = "build them with a C compiler: `python setup.py build_ext --inplace`"
+        if native:
+            raise EnvironmentError_(missing, hint=remedy) from error
+        return NumpyKernels(threads, [f"{missing}; {remedy}"])
+    return NativeKernels(threads, simd)

@@ -35,7 +35,9 @@ def matmul_output(weight: Weight, x: Floats, out: Floats | None) -> Floats:
         return np.empty((len(x), weight.rows), np.float32)
     right = out.dtype == np.float32 and out.shape == (len(x), weight.rows)
     right = right and (out.strides[1] == 4 or weight.rows == 1) and out.strides[0] >= 0
-    require(right, f"out must be float32 {(len(x), weight.rows)} with contiguous rows, not {out.shape}")
+    right = right and out.flags.writeable
+    wanted = (len(x), weight.rows)
+    require(right, f"out must be writeable float32 {wanted} with contiguous rows, not {out.shape}")
     return out
 
 
@@ -52,6 +54,7 @@ def rotary_shapes(x: Floats, cos: Floats, sin: Floats) -> int:
     dense("x", x, 3), dense("cos", cos, 2), dense("sin", sin, 2)
     rotated: int = 2 * cos.shape[1]
     right = cos.shape == sin.shape and len(cos) == len(x) and rotated <= x.shape[2]
+    right = right and x.flags.writeable
     require(right, f"x {x.shape} cannot be rotated by cos {cos.shape}, sin {sin.shape}")
     return rotated
 

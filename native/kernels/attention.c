@@ -1,0 +1,23 @@
+/* Attention: tokens and heads split over threads. */
+#include "simd.h"
+
+/* Below this many multiplications one thread is faster than waking another. */
+enum { SMALL_ATTENTION = 1 << 16 };
+
+void kernels_attention(int simd, int threads, long tokens, long heads, long groups, long capacity, long size,
+                       long value_size, long start, long window, float scale, const float *q,
+                       const float *keys, const float *values, const float *sinks, float *out)
+{
+    const struct simd_ops *const ops = simd_ops(simd);
+    const struct attention a = {heads, groups, capacity, size,   value_size, start, window,
+                                scale, q,      keys,     values, sinks,      out};
+    const long shared = heads / groups, chunks = (shared + HEAD_CHUNK - 1) / HEAD_CHUNK;
+    const long tasks = tokens * groups * chunks;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads) \
+    if (tokens * heads * (start + tokens) * (size + value_size) >= SMALL_ATTENTION)
+    for (long task = 0; task < tasks; task++) {
+        const long chunk = task % chunks, group = task / chunks % groups, token = task / chunks / groups;
+        const long first = group * shared + chunk * HEAD_CHUNK, end = (group + 1) * shared;
+        ops->attention_heads(&a, token, first, first + HEAD_CHUNK < end ? first + HEAD_CHUNK : end);
+    }
+}

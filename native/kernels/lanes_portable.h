@@ -1,0 +1,122 @@
+/* Sixteen floats in four vectors of four, which any processor with GCC's or Clang's vector types can hold
+ * (SSE2, NEON, or plain registers). This file says what each function of a lanes_*.h does; multiplication
+ * and addition here round one by one, in the other two they are fused. */
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* Rows and tokens that are accumulated together, in strips (few tokens) and in tiles (many). */
+enum { STRIP_ROWS = 2, TILE_ROWS = 2, TILE_TOKENS = 1 };
+
+typedef float v4f __attribute__((vector_size(16)));
+typedef int32_t v4i __attribute__((vector_size(16)));
+typedef struct {
+    v4f q[4];
+} vf;
+
+#define EACH(expression)            \
+    do {                            \
+        vf result;                  \
+        for (int k = 0; k < 4; k++) \
+            result.q[k] = expression; \
+        return result;              \
+    } while (0)
+
+INLINE vf vf_set(float a) { EACH(((v4f){a, a, a, a})); }
+
+/* 16 floats from or to memory of any alignment; *_n: only the first 0 <= n < 16, the rest zero or untouched. */
+INLINE vf vf_load(const float *p)
+{
+    vf a;
+    memcpy(&a, p, sizeof a);
+    return a;
+}
+INLINE void vf_store(float *p, vf a) { memcpy(p, &a, sizeof a); }
+INLINE vf vf_load_n(const float *p, long n)
+{
+    vf a = {{{0}}};
+    memcpy(&a, p, (unsigned long)n * sizeof(float));
+    return a;
+}
+INLINE void vf_store_n(float *p, vf a, long n) { memcpy(p, &a, (unsigned long)n * sizeof(float)); }
+
+INLINE vf vf_add(vf a, vf b) { EACH(a.q[k] + b.q[k]); }
+INLINE vf vf_sub(vf a, vf b) { EACH(a.q[k] - b.q[k]); }
+INLINE vf vf_mul(vf a, vf b) { EACH(a.q[k] * b.q[k]); }
+INLINE vf vf_div(vf a, vf b) { EACH(a.q[k] / b.q[k]); }
+INLINE vf vf_fma(vf a, vf b, vf c) { EACH(a.q[k] * b.q[k] + c.q[k]); }
+
+INLINE v4f select4(v4i mask, v4f yes, v4f no) { return (v4f)(((v4i)yes & mask) | ((v4i)no & ~mask)); }
+
+/* a < b ? yes : no in each lane. */
+INLINE vf vf_if_less(vf a, vf b, vf yes, vf no) { EACH(select4(a.q[k] < b.q[k], yes.q[k], no.q[k])); }
+/* The smaller, the larger of a and bound; a NaN in a stays. */
+INLINE vf vf_min(vf a, vf bound) { return vf_if_less(bound, a, bound, a); }
+INLINE vf vf_max(vf a, vf bound) { return vf_if_less(a, bound, bound, a); }
+
+/* To the nearest integer, ties to even, for |a| < 2^22. */
+INLINE vf vf_round(vf a)
+{
+    const v4f shift = {12582912.0f, 12582912.0f, 12582912.0f, 12582912.0f};
+    EACH((a.q[k] + shift) - shift);
+}
+/* 2^n for integers -126 <= n <= 127. */
+INLINE vf vf_pow2(vf n)
+{
+    vf result;
+    for (int k = 0; k < 4; k++) {
+        v4i e;
+        for (int i = 0; i < 4; i++)
+            e[i] = (int32_t)n.q[k][i];
+        result.q[k] = (v4f)((e + 127) << 23);
+    }
+    return result;
+}
+
+/* The sum of the lanes: halves folded onto each other until one is left. */
+INLINE float vf_sum(vf a)
+{
+    v4f b = (a.q[0] + a.q[2]) + (a.q[1] + a.q[3]);
+    return (b[0] + b[2]) + (b[1] + b[3]);
+}
+/* The largest lane; without a NaN among them. */
+INLINE float vf_largest(vf a)
+{
+    float largest = a.q[0][0];
+    for (int i = 1; i < 16; i++)
+        largest = a.q[i / 4][i % 4] > largest ? a.q[i / 4][i % 4] : largest;
+    return largest;
+}
+
+/* 16 bfloat16, 16 half floats, exactly. */
+INLINE vf vf_load_bf16(const unsigned char *p)
+{
+    uint16_t bits[16];
+    uint32_t wide[16];
+    memcpy(bits, p, sizeof bits);
+    for (int i = 0; i < 16; i++)
+        wide[i] = (uint32_t)bits[i] << 16;
+    vf a;
+    memcpy(&a, wide, sizeof a);
+    return a;
+}
+INLINE vf vf_load_f16(const unsigned char *p)
+{
+    uint16_t bits[16];
+    float wide[16];
+    memcpy(bits, p, sizeof bits);
+    for (int i = 0; i < 16; i++) {
+        uint32_t magnitude = bits[i] & 0x7fffu, sign = (uint32_t)(bits[i] >> 15) << 31, result;
+        float value;
+        memcpy(&value, &(uint32_t){magnitude << 13}, sizeof value);
+        value *= 0x1p112f; /* moves the exponent's bias from 15 to 127, denormals too */
+        memcpy(&result, &value, sizeof result);
+        if (magnitude >= 0x7c00)
+            result = 0x7f800000u | magnitude << 13;
+        result |= sign;
+        memcpy(&wide[i], &result, sizeof result);
+    }
+    return vf_load(wide);
+}

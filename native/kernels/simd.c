@@ -1,0 +1,28 @@
+/* Which SIMD levels this processor has, and the functions of each. */
+#include "simd.h"
+
+int kernels_simd_supported(int simd)
+{
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (simd == KERNELS_AVX512)
+        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+    if (simd == KERNELS_AVX2)
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+               __builtin_cpu_supports("f16c");
+#endif
+    return simd == KERNELS_PORTABLE;
+}
+
+const struct simd_ops *simd_ops(int simd)
+{
+#if defined(__x86_64__)
+    if (simd == KERNELS_AVX512)
+        return &simd_avx512;
+    if (simd == KERNELS_AVX2)
+        return &simd_avx2;
+#endif
+    (void)simd;
+    return &simd_portable;
+}

@@ -1,0 +1,65 @@
+/* The seam between the public functions, which split work over threads, and their serial inner parts, which
+ * exist once for each SIMD level. */
+#ifndef URINGINFER_SIMD_H
+#define URINGINFER_SIMD_H
+
+#include "kernels.h"
+
+enum {
+    LANES = 16,         /* floats in an accumulator, at every level */
+    STRIP_TOKENS = 4,   /* up to this many tokens, weights are decoded in registers */
+    CHUNK_TOKENS = 64,  /* tokens that share one decoding of a panel */
+    PANEL_ROWS = 16,    /* rows, */
+    PANEL_COLS = 512,   /* and columns, of a panel of decoded weights */
+    HEAD_CHUNK = 8,     /* heads that share one walk over the cache */
+    /* floats of scratch that one thread needs for a product: a panel, and its accumulators */
+    PRODUCT_SCRATCH = PANEL_ROWS * PANEL_COLS + PANEL_ROWS * CHUNK_TOKENS * LANES
+};
+
+/* One product. x is padded with zeros to a multiple of the format's block of columns and, where the format
+ * wants it, arranged as `arrange` does; its rows are x_stride floats apart. */
+struct product {
+    long rows, cols, tokens;
+    const void *codes, *scales;
+    const float *x;
+    long x_stride;
+    float *out;
+    long out_stride;
+};
+
+struct format_ops {
+    long block;        /* columns that are decoded together; x must be padded to a multiple */
+    int arranged;      /* whether x must go through `arrange` even where it needs no padding */
+    /* x [cols] -> out [cols rounded up to block], in the order in which decoded columns come. */
+    void (*arrange)(long cols, const float *x, float *out);
+    /* Rows first <= i < last for all tokens; scratch: PRODUCT_SCRATCH floats, aligned to 64 bytes. */
+    void (*rows)(const struct product *p, long first, long last, float *scratch);
+};
+
+struct attention {
+    long heads, groups, capacity, size, value_size, start, window;
+    float scale;
+    const float *q, *keys, *values, *sinks;
+    float *out;
+};
+
+/* The serial inner parts at one SIMD level. */
+struct simd_ops {
+    struct format_ops formats[KERNELS_FORMATS];
+    void (*rms_norm_row)(long cols, const float *x, const float *weight, double eps, float *out);
+    void (*gated)(int kind, long count, const float *gate, const float *up, float limit, float alpha,
+                  float *out);
+    /* Heads first <= h < last (at most HEAD_CHUNK, all of one group) of one token. */
+    void (*attention_heads)(const struct attention *a, long token, long first, long last);
+};
+
+extern const struct simd_ops simd_portable;
+#if defined(__x86_64__)
+extern const struct simd_ops simd_avx2;
+extern const struct simd_ops simd_avx512;
+#endif
+
+/* The inner parts for a level that kernels_simd_supported allows. */
+const struct simd_ops *simd_ops(int simd);
+
+#endif

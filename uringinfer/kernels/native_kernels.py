@@ -1,0 +1,164 @@
+"""The kernels in C, through cffi. The GIL is released while they run.
+
+Importing this module fails with ImportError where the extension was not built. All shapes are checked here:
+the C functions trust them.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from uringinfer.errors import UsageError
+from uringinfer.kernels import checks
+from uringinfer.kernels.formats import Weight, weight_format
+from uringinfer.kernels.weight_format import Floats
+
+from uringinfer.kernels._kernels import ffi, lib  # isort: skip
+
+LEVELS = {"avx512": lib.KERNELS_AVX512, "avx2": lib.KERNELS_AVX2, "portable": lib.KERNELS_PORTABLE}
+"""SIMD levels, best first."""
+
+_FORMATS = {"bf16": lib.KERNELS_BF16, "f16": lib.KERNELS_F16, "f32": lib.KERNELS_F32}
+_KINDS = {
+    "silu": lib.KERNELS_SILU,
+    "gelu_tanh": lib.KERNELS_GELU_TANH,
+    "swiglu_oai": lib.KERNELS_SWIGLU_OAI,
+    "situ": lib.KERNELS_SITU,
+}
+
+
+def supported_levels() -> list[str]:
+    """The SIMD levels that this machine can run, best first."""
+    return [name for name, level in LEVELS.items() if lib.kernels_simd_supported(level)]
+
+
+def read_memory(data: NDArray[np.uint8], threads: int) -> int:
+    """Reads contiguous `data` in whole steps of 256 bytes as fast as it goes; the sum of its 64-bit words.
+
+    The time it takes is what the products are measured against.
+    """
+    return int(lib.kernels_read(threads, data.size, _pointer("void *", data)))
+
+
+class NativeKernels:
+    """`Kernels` in C, at one SIMD level, on `threads` threads.
+
+    Raises UsageError if this machine has not the level asked for.
+    """
+
+    name = "native"
+
+    def __init__(self, threads: int = 1, simd: str | None = None) -> None:
+        levels = supported_levels()
+        self.simd = levels[0] if simd is None else simd
+        if self.simd not in levels:
+            raise UsageError(
+                f"this machine has no '{simd}' kernels", hint=f"choose one of {', '.join(levels)}"
+            )
+        self.threads = threads
+        self.notes: list[str] = []
+        self._level = LEVELS[self.simd]
+
+    def matmul(self, weight: Weight, x: Floats, out: Floats | None = None) -> Floats:
+        """See `Kernels.matmul`."""
+        out = checks.matmul_output(weight, x, out)
+        sections = weight_format(weight.format).split(weight.data, weight.rows, weight.cols)
+        status = lib.kernels_matmul(
+            self._level,
+            self.threads,
+            _FORMATS[weight.format],
+            weight.rows,
+            weight.cols,
+            _pointer("void *", sections[0]),
+            _pointer("void *", sections[1] if len(sections) > 1 else None),
+            len(x),
+            _floats(x),
+            _floats(out),
+            out.strides[0] // out.itemsize,
+        )
+        if status < 0:
+            raise MemoryError(os.strerror(-status))
+        return out
+
+    def rms_norm(self, x: Floats, weight: Floats | None, eps: float) -> Floats:
+        """See `Kernels.rms_norm`."""
+        checks.norm_weight(x, weight)
+        out = np.empty_like(x)
+        cols = x.shape[-1]
+        rows = x.size // cols if cols else 0
+        lib.kernels_rms_norm(
+            self._level, self.threads, rows, cols, _floats(x), _floats(weight), eps, _floats(out)
+        )
+        return out
+
+    def rotary(self, x: Floats, cos: Floats, sin: Floats, *, interleaved: bool = False) -> None:
+        """See `Kernels.rotary`."""
+        rotated = checks.rotary_shapes(x, cos, sin)
+        lib.kernels_rotary(
+            self.threads, *x.shape, rotated // 2, interleaved, _floats(x), _floats(cos), _floats(sin)
+        )
+
+    def gated(self, kind: str, gate: Floats, up: Floats, *, limit: float = 0.0, alpha: float = 1.0) -> Floats:
+        """See `Kernels.gated`."""
+        checks.gated_shapes(kind, gate, up)
+        out = np.empty_like(gate)
+        lib.kernels_gated(
+            self._level,
+            self.threads,
+            _KINDS[kind],
+            gate.size,
+            _floats(gate),
+            _floats(up),
+            limit,
+            alpha,
+            _floats(out),
+        )
+        return out
+
+    def attention(
+        self,
+        q: Floats,
+        keys: Floats,
+        values: Floats,
+        start: int,
+        scale: float,
+        *,
+        window: int = 0,
+        sinks: Floats | None = None,
+    ) -> Floats:
+        """See `Kernels.attention`."""
+        checks.attention_shapes(q, keys, values, start, sinks)
+        tokens, heads, size = q.shape
+        groups, capacity, value_size = values.shape
+        out = np.empty((tokens, heads, value_size), np.float32)
+        lib.kernels_attention(
+            self._level,
+            self.threads,
+            tokens,
+            heads,
+            groups,
+            capacity,
+            size,
+            value_size,
+            start,
+            window,
+            scale,
+            _floats(q),
+            _floats(keys),
+            _floats(values),
+            _floats(sinks),
+            _floats(out),
+        )
+        return out
+
+
+def _pointer(ctype: str, array: NDArray[Any] | None) -> Any:
+    return ffi.NULL if array is None else ffi.cast(ctype, array.ctypes.data)
+
+
+def _floats(array: Floats | None) -> Any:
+    return _pointer("float *", array)
