@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uringinfer.errors import UsageError
-from uringinfer.kernels import checks
+from uringinfer.kernels import checks, numpy_gates, numpy_latent, numpy_recurrent
 from uringinfer.kernels.formats import Weight, weight_format
 from uringinfer.kernels.weight_format import Floats
 
@@ -51,6 +51,16 @@ class NativeKernels:
     """
 
     name = "native"
+
+    latent_attention = staticmethod(numpy_latent.latent_attention)
+    matmul_heads = staticmethod(numpy_latent.matmul_heads)
+    causal_conv = staticmethod(numpy_recurrent.causal_conv)
+    l2_norm = staticmethod(numpy_recurrent.l2_norm)
+    forget_gate = staticmethod(numpy_recurrent.forget_gate)
+    delta_rule = staticmethod(numpy_recurrent.delta_rule)
+    sigmoid = staticmethod(numpy_gates.sigmoid)
+    softmax = staticmethod(numpy_gates.softmax)
+    attention_residual = staticmethod(numpy_gates.attention_residual)
 
     def __init__(self, threads: int = 1, simd: str | None = None) -> None:
         levels = supported_levels()
