@@ -110,6 +110,10 @@ def test_ties_go_to_the_lower_id():
     assert ids.tolist() == [1, 2, 4]
     ids, _ = Sampler(SamplingOptions(temperature=1, top_p=0.3)).distribution(logits)
     assert ids.tolist() == [1, 2]
+    ids, _ = Sampler(SamplingOptions(temperature=1, top_k=90)).distribution(np.zeros(100, dtype=np.float32))
+    assert ids.tolist() == list(range(90))
+    ids, _ = Sampler(SamplingOptions(temperature=1)).distribution((np.arange(1000) % 2).astype(np.float32))
+    assert ids.tolist() == [*range(1, 1000, 2), *range(0, 1000, 2)]
 
 
 def test_the_penalty_reaches_only_the_window():

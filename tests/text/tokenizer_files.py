@@ -77,3 +77,18 @@ def write(directory: Path, document: dict, **settings: dict) -> Path:
     for name, content in settings.items():
         (directory / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
     return directory
+
+
+def with_chat_markup() -> dict:
+    """`byte_level` with the markup of many chat formats: turn markers special, thinking and tools not."""
+    document = byte_level()
+    names = ("start_header_id", "end_header_id", "eot_id", "user", "assistant", "system", "end")
+    special = [f"<|{name}|>" for name in (*names, "open", "close", "sep", "end_of_msg")]
+    special += ["[INST]", "[/INST]"]
+    visible = ["<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"]
+    next_id = 1 + max(entry["id"] for entry in document["added_tokens"])
+    for token_id, content in enumerate(special + visible, start=next_id):
+        flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+        entry = {"id": token_id, "content": content, **flags, "special": content in special}
+        document["added_tokens"].append(entry)
+    return document

@@ -26,6 +26,8 @@ TURN_ENDS = (
 """Tokens that end a turn in the chat formats at large. They also end generation where a checkpoint has no
 generation_config.json to say so (GGUF files keep one end token only)."""
 
+_NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+
 
 @dataclass(frozen=True, slots=True)
 class TokenSettings:
@@ -34,6 +36,8 @@ class TokenSettings:
     bos: str | int | None
     eos: tuple[str | int, ...]
     add_bos: bool | None
+    texts: Mapping[str, str]
+    """The special tokens that chat templates may name: "bos_token" -> "<s>"."""
     added_tokens: Mapping[str, Any]
     """`added_tokens_decoder` of tokenizer_config.json: id as text -> entry."""
 
@@ -79,10 +83,17 @@ def read_token_settings(directory: Path) -> TokenSettings:
         *_tokens(config.get("bos_token_id")),
     ]
     add_bos = tokenizer.get("add_bos_token")
+    texts = {
+        name: text
+        for name in _NAMED_TOKENS
+        for text in [*_tokens(special.get(name)), *_tokens(tokenizer.get(name))]
+        if isinstance(text, str)
+    }
     return TokenSettings(
         bos=bos[0] if bos else None,
         eos=tuple(eos),
         add_bos=add_bos if isinstance(add_bos, bool) else None,
+        texts=texts,
         added_tokens=_object(tokenizer.get("added_tokens_decoder")),
     )
 

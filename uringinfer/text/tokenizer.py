@@ -40,6 +40,8 @@ class Tokenizer:
             self.adds_bos = self.bos_id is not None and vocabulary.first_id == self.bos_id
         else:
             self.adds_bos = settings.add_bos and self.bos_id is not None
+        self.special_texts = settings.texts
+        """The special tokens that chat templates may name: "bos_token" -> "<s>"."""
         self.drops_first_space = vocabulary.drops_first_space
 
     @classmethod

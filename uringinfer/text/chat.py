@@ -1,0 +1,191 @@
+"""Messages to the token ids of a prompt, by the chat template of the checkpoint.
+
+The template's own markup may become control tokens, the messages' text never does (`chat_guard`). Ids are
+those of rendering the template plainly and encoding the result, whenever no message holds the text of
+a control token.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from uringinfer.errors import IntegrityError, UsageError
+from uringinfer.text.chat_environment import make_environment
+from uringinfer.text.chat_guard import ChatGuard, free_character
+from uringinfer.text.settings import read_json
+from uringinfer.text.tokenizer import Tokenizer
+
+ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+"""Roles that a message may have. Templates put them between markup ("<|" + role + "|>"), so no other text
+may stand there."""
+Message = Mapping[str, Any]
+
+_REASONING_NAMES = ("reasoning_content", "reasoning", "thinking")
+_K3_TOKENS = ("<|open|>", "<|close|>", "<|sep|>", "<|end_of_msg|>")
+
+
+class ChatTemplate:
+    """One compiled template for one tokenizer. `name` says where it comes from."""
+
+    def __init__(self, source: str, tokenizer: Tokenizer, *, name: str = "chat template") -> None:
+        """Raises IntegrityError if `source` is not a template."""
+        self.name = name
+        self.source = source
+        self._tokenizer = tokenizer
+        try:
+            self._template = make_environment().from_string(source)
+        except jinja2.TemplateSyntaxError as error:
+            raise IntegrityError(
+                f"{name}, line {error.lineno}: {error.message}", hint="give another with --chat-template"
+            ) from error
+
+    @classmethod
+    def open(
+        cls, directory: Path | str, tokenizer: Tokenizer, *, file: Path | str | None = None
+    ) -> ChatTemplate:
+        """The template in `file` if given, else that of the checkpoint or container in `directory`.
+
+        Raises UsageError if there is none.
+        """
+        if file is not None:
+            try:
+                return cls(Path(file).read_text(encoding="utf-8"), tokenizer, name=str(file))
+            except (OSError, UnicodeDecodeError) as error:
+                raise UsageError(f"cannot read the chat template {file} ({error})") from error
+        found = find_template(Path(directory), tokenizer)
+        if found is None:
+            raise UsageError(
+                f"{directory} has no chat template",
+                hint="give the prompt as it is with --raw, or a template with --chat-template",
+            )
+        return cls(found[0], tokenizer, name=found[1])
+
+    def encode(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        variables: Mapping[str, Any] | None = None,
+    ) -> list[int]:
+        """Ids of the prompt. Messages are OpenAI's: role, content (text or parts), tool_calls and so on.
+
+        `variables` are what the template may ask for besides, such as enable_thinking.
+        Raises UsageError for a message that is none, for values that JSON has not, and for what the template
+        refuses.
+        """
+        rendered, guard = self._render(messages, tools, add_generation_prompt, variables or {})
+        return self._tokenizer.encode(rendered, allow_control=True, add_bos=False, guard=guard)
+
+    def render(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        variables: Mapping[str, Any] | None = None,
+    ) -> str:
+        """The prompt as one string, to look at; see `encode` for the parameters."""
+        rendered, guard = self._render(messages, tools, add_generation_prompt, variables or {})
+        return rendered.replace(guard, "")
+
+    def _render(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Mapping[str, Any]] | None,
+        add_generation_prompt: bool,
+        variables: Mapping[str, Any],
+    ) -> tuple[str, str]:
+        """The rendered string with guards in it, and the guard."""
+        normal = [_normal(message, place) for place, message in enumerate(messages, start=1)]
+        tools = None if tools is None else list(tools)
+        guard = ChatGuard(
+            self._tokenizer.control_tokens, free_character(normal, tools, dict(variables), self.source)
+        )
+        given = {
+            "documents": None,
+            **self._tokenizer.special_texts,
+            **guard.apply(dict(variables)),
+            "messages": [_guarded(message, guard) for message in normal],
+            "tools": guard.apply(tools),
+            "add_generation_prompt": add_generation_prompt,
+        }
+        try:
+            return self._template.render(given), guard.character
+        except Exception as error:  # a template is foreign code and may raise anything
+            reason = str(error).replace(guard.character, "") or type(error).__name__
+            raise UsageError(
+                f"{self.name} refuses these messages: {reason}",
+                hint="change the messages, or give another template with --chat-template",
+            ) from error
+
+
+def find_template(directory: Path, tokenizer: Tokenizer) -> tuple[str, str] | None:
+    """The source of the chat template in `directory` and where it comes from; None if there is none.
+
+    chat_template.jinja, chat_template.json, then tokenizer_config.json (where a list names several, the one
+    called "default"). A tokenizer with Kimi K3's markers gets this package's template for that format.
+    """
+    path = directory / "chat_template.jinja"
+    if path.exists():
+        try:
+            return path.read_text(encoding="utf-8"), str(path)
+        except (OSError, UnicodeDecodeError) as error:
+            raise IntegrityError(f"cannot read {path} ({error})", hint="copy it anew") from error
+    for name in ("chat_template.json", "tokenizer_config.json"):
+        value = read_json(directory / name).get("chat_template")
+        if isinstance(value, list):
+            by_name = {entry.get("name"): entry.get("template") for entry in value if isinstance(entry, dict)}
+            value = by_name.get("default")
+        if isinstance(value, str):
+            return value, f"the chat template of {directory / name}"
+    if all(tokenizer.id_of(content) is not None for content in _K3_TOKENS):
+        source = resources.files("uringinfer.text") / "templates" / "kimi_k3.jinja"
+        return source.read_text(encoding="utf-8"), "the built-in template for Kimi K3"
+    return None
+
+
+def _normal(message: Message, place: int) -> dict[str, Any]:
+    """A message with its role checked, its reasoning under every name that templates use, and each call's
+    arguments also parsed (`arguments_object`) where they are a JSON object."""
+    if not isinstance(message, Mapping) or message.get("role") not in ROLES:
+        role = message.get("role") if isinstance(message, Mapping) else message
+        raise UsageError(
+            f"message {place} has the role {role!r}", hint=f"it must be one of {', '.join(ROLES)}"
+        )
+    message = dict(message)
+    reasoning = next((message[name] for name in _REASONING_NAMES if message.get(name) is not None), None)
+    if reasoning is not None:
+        message = {**dict.fromkeys(_REASONING_NAMES, reasoning), **message}
+    if isinstance(message.get("tool_calls"), list):
+        message["tool_calls"] = [_with_parsed_arguments(call) for call in message["tool_calls"]]
+    return message
+
+
+def _with_parsed_arguments(call: Any) -> Any:
+    if not isinstance(call, Mapping):
+        return call
+    if "function" in call:
+        return {**call, "function": _with_parsed_arguments(call["function"])}
+    arguments = call.get("arguments")
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except ValueError:
+            return dict(call)
+    return {**call, "arguments_object": arguments} if isinstance(arguments, dict) else dict(call)
+
+
+def _guarded(message: dict[str, Any], guard: ChatGuard) -> dict[str, Any]:
+    """The message with guards; what an assistant said keeps the visible structure that the model wrote."""
+    own_words = ("content", *_REASONING_NAMES) if message["role"] == "assistant" else ()
+    guarded = {
+        guard.apply(key): guard.apply(value, keep_visible=key in own_words) for key, value in message.items()
+    }
+    return {**guarded, "role": message["role"]}
