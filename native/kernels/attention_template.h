@@ -18,8 +18,8 @@ INLINE float dot(const float *a, const float *b, long size)
     return vf_sum(sum);
 }
 
-/* out [size] = out * keep + sum_c weights[c] * values[c, :] for count values, `size` floats each. */
-INLINE void mix_columns(const float *weights, const float *values, long count, long size, float keep,
+/* out [size] = out * keep + sum_c weights[c] * values[c, :] for count values, `stride` floats apart. */
+INLINE void mix_columns(const float *weights, const float *values, long count, long stride, float keep,
                         float *out, long column, int vectors, long rest)
 {
     vf sums[4];
@@ -30,7 +30,7 @@ INLINE void mix_columns(const float *weights, const float *values, long count, l
     for (long c = 0; c < count; c++) {
         const vf weight = vf_set(weights[c]);
         for (int v = 0; v < vectors; v++) {
-            const float *from = values + c * size + column + v * LANES;
+            const float *from = values + c * stride + column + v * LANES;
             sums[v] = vf_fma(weight, rest ? vf_load_n(from, rest) : vf_load(from), sums[v]);
         }
     }
@@ -43,15 +43,16 @@ INLINE void mix_columns(const float *weights, const float *values, long count, l
     }
 }
 
-static void mix(const float *weights, const float *values, long count, long size, float keep, float *out)
+static void mix(const float *weights, const float *values, long count, long stride, long size, float keep,
+                float *out)
 {
     long column = 0;
     for (; column + 4 * LANES <= size; column += 4 * LANES)
-        mix_columns(weights, values, count, size, keep, out, column, 4, 0);
+        mix_columns(weights, values, count, stride, keep, out, column, 4, 0);
     for (; column + LANES <= size; column += LANES)
-        mix_columns(weights, values, count, size, keep, out, column, 1, 0);
+        mix_columns(weights, values, count, stride, keep, out, column, 1, 0);
     if (column < size)
-        mix_columns(weights, values, count, size, keep, out, column, 1, size - column);
+        mix_columns(weights, values, count, stride, keep, out, column, 1, size - column);
 }
 
 /* scores [POSITIONS], of which `count` are valid and the rest -inf -> exp(scores - top), returns their sum. */
@@ -88,7 +89,7 @@ static void attention_heads(const struct attention *a, long token, long first, l
     for (long position = begin; position < end; position += POSITIONS) {
         const long count = end - position < POSITIONS ? end - position : POSITIONS;
         const float *keys = a->keys + (group * a->capacity + position) * a->size;
-        const float *values = a->values + (group * a->capacity + position) * a->value_size;
+        const float *values = a->values + (group * a->capacity + position) * a->value_stride;
         for (long h = first; h < last; h++) {
             float *const my_top = top + (h - first), *const my_total = total + (h - first);
             vf largest = vf_set(*my_top);
@@ -100,7 +101,7 @@ static void attention_heads(const struct attention *a, long token, long first, l
             const float new_top = vf_largest(largest), keep = exp_one(*my_top - new_top);
             *my_total = *my_total * keep + exponentials(scores, new_top);
             *my_top = new_top;
-            mix(scores, values, count, a->value_size, keep, out + h * a->value_size);
+            mix(scores, values, count, a->value_stride, a->value_size, keep, out + h * a->value_size);
         }
     }
     for (long h = first; h < last; h++)

@@ -12,11 +12,14 @@ from cffi import FFI
 HERE = Path("native") / "kernels"
 SOURCES = (
     "attention.c",
+    "gates.c",
+    "heads.c",
     "ops_avx2.c",
     "ops_avx512.c",
     "ops_portable.c",
     "pointwise.c",
     "product.c",
+    "recurrent.c",
     "read.c",
     "simd.c",
 )

@@ -46,3 +46,51 @@ void kernels_attention(int simd, int threads, long tokens, long heads, long grou
 /* Reads data [nbytes], whole steps of 256 bytes, and does as little as possible with it: the rate of this
  * function is what a product can reach at most. Returns the sum of the 64-bit words. */
 unsigned long kernels_read(int threads, long nbytes, const void *data);
+
+/* Causal attention of q [tokens, heads, width] over a cache [capacity, width] whose rows are the keys of all
+ * heads, and whose first `rank` columns the values -> out [tokens, heads, rank]. */
+void kernels_latent_attention(int simd, int threads, long tokens, long heads, long capacity, long width,
+                              long rank, long start, float scale, const float *q, const float *cache,
+                              float *out);
+
+/* Head h of x [tokens, heads, cols] times rows h * per_head + offset.. (`rows` of them) of a weight
+ * [heads * per_head, cols] -> out [tokens, heads, rows]. */
+int kernels_matmul_heads(int simd, int threads, int format, long heads, long per_head, long offset, long rows,
+                         long cols, const void *codes, const void *scales, long tokens, const float *x,
+                         float *out);
+
+/* Head h of x [tokens, heads, rows] times the transpose of those rows -> out [tokens, heads, cols]. */
+int kernels_matmul_heads_transposed(int simd, int threads, int format, long heads, long per_head, long offset,
+                                    long rows, long cols, const void *codes, const void *scales, long tokens,
+                                    const float *x, float *out);
+
+/* x [tokens, channels] after history [count - 1, channels], through taps [channels, count] (at most 16 of
+ * them), then silu -> out [tokens, channels]; the history is moved on in place. */
+void kernels_causal_conv(int simd, int threads, long tokens, long channels, long count, const float *x,
+                         float *history, const float *taps, float *out);
+
+/* q, k, decay [tokens, heads, keys], v [tokens, heads, values], beta [tokens, heads] -> out [tokens, heads,
+ * values]; state [heads, keys, values] is updated in place, token by token. */
+void kernels_delta_rule(int simd, int threads, long tokens, long heads, long keys, long values, const float *q,
+                        const float *k, const float *v, const float *beta, const float *decay, float *state,
+                        float *out);
+
+/* z [tokens, heads, size], bias [heads, size], rate [heads] -> out [tokens, heads, size]:
+ * exp(bound * sigmoid(rate * (z + bias))) if bounded, else exp(-rate * softplus(z + bias)). */
+void kernels_forget_gate(int simd, int threads, long tokens, long heads, long size, const float *z,
+                         const float *bias, const float *rate, int bounded, float bound, float *out);
+
+/* x * scale / sqrt(sum(x^2) + eps) for each of `rows` rows: x, out [rows, cols]. */
+void kernels_l2_norm(int simd, int threads, long rows, long cols, const float *x, double eps, double scale,
+                     float *out);
+
+/* x [count] -> out [count]. */
+void kernels_sigmoid(int simd, int threads, long count, const float *x, float *out);
+
+/* Softmax of each of `rows` rows: x, out [rows, cols]. */
+void kernels_softmax(int simd, int threads, long rows, long cols, const float *x, float *out);
+
+/* `count` sources [tokens, width] and query [width] -> out [tokens, width], each token for itself: softmax of
+ * the dot products of s / sqrt(mean(s^2) + eps) with the query, and the mixture of the raw sources. */
+int kernels_attention_residual(int simd, int threads, long count, long tokens, long width,
+                               const float *const *sources, const float *query, double eps, float *out);

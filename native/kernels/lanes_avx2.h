@@ -4,7 +4,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum { STRIP_ROWS = 2, TILE_ROWS = 2, TILE_TOKENS = 2 };
+enum { STRIP_ROWS = 2, TILE_ROWS = 2, TILE_TOKENS = 2, DELTA_VECTORS = 2 };
 
 typedef struct {
     __m256 lo, hi;

@@ -4,7 +4,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum { STRIP_ROWS = 4, TILE_ROWS = 4, TILE_TOKENS = 6 };
+enum { STRIP_ROWS = 4, TILE_ROWS = 4, TILE_TOKENS = 6, DELTA_VECTORS = 8 };
 
 typedef __m512 vf;
 

@@ -7,8 +7,9 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* Rows and tokens that are accumulated together, in strips (few tokens) and in tiles (many). */
-enum { STRIP_ROWS = 2, TILE_ROWS = 2, TILE_TOKENS = 1 };
+/* Rows and tokens that are accumulated together, in strips (few tokens) and in tiles (many); vectors of a
+ * delta rule's state that are. */
+enum { STRIP_ROWS = 2, TILE_ROWS = 2, TILE_TOKENS = 1, DELTA_VECTORS = 1 };
 
 typedef float v4f __attribute__((vector_size(16)));
 typedef int32_t v4i __attribute__((vector_size(16)));

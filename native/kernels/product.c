@@ -35,7 +35,7 @@ int kernels_matmul(int simd, int threads, int format, long rows, long cols, cons
     const int team = rows * cols * tokens < SMALL_PRODUCT ? 1 : threads;
     const long turn = rows_per_turn(rows, team), turns = (rows + turn - 1) / turn;
     float *arranged = NULL, *scratch = NULL;
-    struct product p = {rows, cols, tokens, codes, scales, x, cols, out, out_stride};
+    struct product p = {rows, cols, tokens, codes, scales, x, cols, out, out_stride, 0};
 
     if (padded != cols || ops->arranged) {
         arranged = new_floats(tokens * padded);

@@ -42,7 +42,7 @@ INLINE void NAME(strip)(const struct product *p, long first, int row_count, long
     }
     for (int r = 0; r < row_count; r++)
         for (int t = 0; t < token_count; t++)
-            p->out[(token + t) * p->out_stride + first + r] = vf_sum(sums[r][t]);
+            p->out[(token + t) * p->out_stride + first + r - p->base] = vf_sum(sums[r][t]);
 }
 
 INLINE void NAME(strips)(const struct product *p, long first, long last, long token, int token_count)
@@ -92,7 +92,7 @@ static void NAME(tiles)(const struct product *p, long first, long last, long tok
         }
         for (long r = 0; r < row_count; r++)
             for (long t = 0; t < token_count; t++)
-                p->out[(token + t) * p->out_stride + first + r] =
+                p->out[(token + t) * p->out_stride + first + r - p->base] =
                     vf_sum(vf_load(sums + (r * token_count + t) * LANES));
     }
 }
@@ -111,6 +111,30 @@ static void NAME(rows)(const struct product *p, long first, long last, float *sc
             NAME(strips)(p, first, last, token, 2);
         else
             NAME(strips)(p, first, last, token, 1);
+    }
+}
+
+/* Rows are decoded a panel at a time and added one after another: an output's order is that of the rows. */
+static void NAME(transposed)(const struct product *p, long first, long last, float *panel)
+{
+    const long padded = (p->cols + FORMAT_BLOCK - 1) / FORMAT_BLOCK * FORMAT_BLOCK;
+    for (long t = 0; t < p->tokens; t++)
+        memset(p->out + t * p->out_stride, 0, (unsigned long)padded * sizeof(float));
+    for (long row = first; row < last; row += PANEL_ROWS) {
+        const long row_count = last - row < PANEL_ROWS ? last - row : PANEL_ROWS;
+        for (long col = 0; col < p->cols; col += PANEL_COLS) {
+            const long columns = NAME(decode_panel)(p, row, row_count, col, panel);
+            for (long t = 0; t < p->tokens; t++) {
+                const float *x = p->x + t * p->x_stride + row - first;
+                float *const out = p->out + t * p->out_stride + col;
+                for (long j = 0; j < columns; j += LANES) {
+                    vf sum = vf_load(out + j);
+                    for (long r = 0; r < row_count; r++)
+                        sum = vf_fma(vf_set(x[r]), vf_load(panel + r * PANEL_COLS + j), sum);
+                    vf_store(out + j, sum);
+                }
+            }
+        }
     }
 }
 

@@ -12,6 +12,7 @@ enum {
     PANEL_ROWS = 16,    /* rows, */
     PANEL_COLS = 512,   /* and columns, of a panel of decoded weights */
     HEAD_CHUNK = 8,     /* heads that share one walk over the cache */
+    MAX_TAPS = 16,      /* of a short convolution */
     /* floats of scratch that one thread needs for a product: a panel, and its accumulators */
     PRODUCT_SCRATCH = PANEL_ROWS * PANEL_COLS + PANEL_ROWS * CHUNK_TOKENS * LANES
 };
@@ -25,6 +26,7 @@ struct product {
     long x_stride;
     float *out;
     long out_stride;
+    long base; /* the row whose products go to out[0] */
 };
 
 struct format_ops {
@@ -34,13 +36,22 @@ struct format_ops {
     void (*arrange)(long cols, const float *x, float *out);
     /* Rows first <= i < last for all tokens; scratch: PRODUCT_SCRATCH floats, aligned to 64 bytes. */
     void (*rows)(const struct product *p, long first, long last, float *scratch);
+    /* The transpose of those rows: x [tokens, last - first] -> out [tokens, cols], padded and in the order of
+     * decoded columns. */
+    void (*transposed)(const struct product *p, long first, long last, float *scratch);
 };
 
 struct attention {
-    long heads, groups, capacity, size, value_size, start, window;
+    long heads, groups, capacity, size, value_size, value_stride, start, window;
     float scale;
     const float *q, *keys, *values, *sinks;
     float *out;
+};
+
+struct delta {
+    long tokens, heads, keys, values;
+    const float *q, *k, *v, *beta, *decay;
+    float *state, *out;
 };
 
 /* The serial inner parts at one SIMD level. */
@@ -51,6 +62,17 @@ struct simd_ops {
                   float *out);
     /* Heads first <= h < last (at most HEAD_CHUNK, all of one group) of one token. */
     void (*attention_heads)(const struct attention *a, long token, long first, long last);
+    /* What follows is described where it is defined: gates_template.h, recurrent_template.h. */
+    void (*sigmoid)(long count, const float *x, float *out);
+    void (*softmax_row)(long cols, const float *x, float *out);
+    void (*l2_norm_row)(long cols, const float *x, double eps, double scale, float *out);
+    void (*forget_gate_row)(long size, const float *z, const float *bias, float rate, int bounded, float bound,
+                            float *out);
+    void (*attention_residual_token)(long count, long width, const float *const *sources, long offset,
+                                     const float *query, double eps, float *shares, float *out);
+    void (*causal_conv_lanes)(long tokens, long channels, long count, long channel, const float *x,
+                              float *history, const float *taps, float *out);
+    void (*delta_head)(const struct delta *d, long head);
 };
 
 extern const struct simd_ops simd_portable;

@@ -134,6 +134,8 @@ def test_arrays_that_do_not_meet_are_refused_before_memory_is_touched(kernels):
         kernels.delta_rule(*inputs, np.zeros((3, 5, 4), np.float32))
     with pytest.raises(ValueError, match="contiguous float32"):
         kernels.delta_rule(*inputs, np.asfortranarray(state))
+    with pytest.raises(ValueError, match="at most 16 taps, not 17"):
+        kernels.causal_conv(normal(0, 2, 8), normal(1, 16, 8), normal(2, 8, 17))
     with pytest.raises(ValueError, match="do not meet taps"):
         kernels.causal_conv(normal(0, 2, 8), normal(1, 2, 8), normal(2, 8, 4))
     with pytest.raises(ValueError, match="does not meet bias"):

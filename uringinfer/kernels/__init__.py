@@ -92,7 +92,7 @@ class Kernels(Protocol):
         ...
 
     def causal_conv(self, x: Floats, history: Floats, taps: Floats) -> Floats:
-        """silu(sum_i taps[c, i] * x[t - (K - 1) + i, c]): x [T, C], taps [C, K] -> [T, C].
+        """silu(sum_i taps[c, i] * x[t - (K - 1) + i, c]): x [T, C], taps [C, K], K <= 16 -> [T, C].
 
         The last tap meets the current token. `history` [K - 1, C] holds the inputs before x, oldest first,
         and is moved on in place."""

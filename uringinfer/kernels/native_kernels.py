@@ -7,22 +7,20 @@ the C functions trust them.
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from uringinfer.errors import UsageError
-from uringinfer.kernels import checks, numpy_gates, numpy_latent, numpy_recurrent
-from uringinfer.kernels.formats import Weight, weight_format
+from uringinfer.kernels import checks
+from uringinfer.kernels.formats import Weight
+from uringinfer.kernels.native_call import FORMATS, floats, lib, pointer, sections
+from uringinfer.kernels.native_recurrent import NativeRecurrent
 from uringinfer.kernels.weight_format import Floats
-
-from uringinfer.kernels._kernels import ffi, lib  # isort: skip
 
 LEVELS = {"avx512": lib.KERNELS_AVX512, "avx2": lib.KERNELS_AVX2, "portable": lib.KERNELS_PORTABLE}
 """SIMD levels, best first."""
 
-_FORMATS = {"bf16": lib.KERNELS_BF16, "f16": lib.KERNELS_F16, "f32": lib.KERNELS_F32}
 _KINDS = {
     "silu": lib.KERNELS_SILU,
     "gelu_tanh": lib.KERNELS_GELU_TANH,
@@ -41,26 +39,16 @@ def read_memory(data: NDArray[np.uint8], threads: int) -> int:
 
     The time it takes is what the products are measured against.
     """
-    return int(lib.kernels_read(threads, data.size, _pointer("void *", data)))
+    return int(lib.kernels_read(threads, data.size, pointer("void *", data)))
 
 
-class NativeKernels:
+class NativeKernels(NativeRecurrent):
     """`Kernels` in C, at one SIMD level, on `threads` threads.
 
     Raises UsageError if this machine has not the level asked for.
     """
 
     name = "native"
-
-    latent_attention = staticmethod(numpy_latent.latent_attention)
-    matmul_heads = staticmethod(numpy_latent.matmul_heads)
-    causal_conv = staticmethod(numpy_recurrent.causal_conv)
-    l2_norm = staticmethod(numpy_recurrent.l2_norm)
-    forget_gate = staticmethod(numpy_recurrent.forget_gate)
-    delta_rule = staticmethod(numpy_recurrent.delta_rule)
-    sigmoid = staticmethod(numpy_gates.sigmoid)
-    softmax = staticmethod(numpy_gates.softmax)
-    attention_residual = staticmethod(numpy_gates.attention_residual)
 
     def __init__(self, threads: int = 1, simd: str | None = None) -> None:
         levels = supported_levels()
@@ -76,18 +64,16 @@ class NativeKernels:
     def matmul(self, weight: Weight, x: Floats, out: Floats | None = None) -> Floats:
         """See `Kernels.matmul`."""
         out = checks.matmul_output(weight, x, out)
-        sections = weight_format(weight.format).split(weight.data, weight.rows, weight.cols)
         status = lib.kernels_matmul(
             self._level,
             self.threads,
-            _FORMATS[weight.format],
+            FORMATS[weight.format],
             weight.rows,
             weight.cols,
-            _pointer("void *", sections[0]),
-            _pointer("void *", sections[1] if len(sections) > 1 else None),
+            *sections(weight),
             len(x),
-            _floats(x),
-            _floats(out),
+            floats(x),
+            floats(out),
             out.strides[0] // out.itemsize,
         )
         if status < 0:
@@ -101,7 +87,7 @@ class NativeKernels:
         cols = x.shape[-1]
         rows = x.size // cols if cols else 0
         lib.kernels_rms_norm(
-            self._level, self.threads, rows, cols, _floats(x), _floats(weight), eps, _floats(out)
+            self._level, self.threads, rows, cols, floats(x), floats(weight), eps, floats(out)
         )
         return out
 
@@ -109,7 +95,7 @@ class NativeKernels:
         """See `Kernels.rotary`."""
         rotated = checks.rotary_shapes(x, cos, sin)
         lib.kernels_rotary(
-            self.threads, *x.shape, rotated // 2, interleaved, _floats(x), _floats(cos), _floats(sin)
+            self.threads, *x.shape, rotated // 2, interleaved, floats(x), floats(cos), floats(sin)
         )
 
     def gated(self, kind: str, gate: Floats, up: Floats, *, limit: float = 0.0, alpha: float = 1.0) -> Floats:
@@ -121,11 +107,11 @@ class NativeKernels:
             self.threads,
             _KINDS[kind],
             gate.size,
-            _floats(gate),
-            _floats(up),
+            floats(gate),
+            floats(up),
             limit,
             alpha,
-            _floats(out),
+            floats(out),
         )
         return out
 
@@ -157,18 +143,10 @@ class NativeKernels:
             start,
             window,
             scale,
-            _floats(q),
-            _floats(keys),
-            _floats(values),
-            _floats(sinks),
-            _floats(out),
+            floats(q),
+            floats(keys),
+            floats(values),
+            floats(sinks),
+            floats(out),
         )
         return out
-
-
-def _pointer(ctype: str, array: NDArray[Any] | None) -> Any:
-    return ffi.NULL if array is None else ffi.cast(ctype, array.ctypes.data)
-
-
-def _floats(array: Floats | None) -> Any:
-    return _pointer("float *", array)

@@ -11,11 +11,15 @@ from uringinfer.kernels.checks import dense, require
 from uringinfer.kernels.formats import Weight
 from uringinfer.kernels.weight_format import Floats
 
+MAX_TAPS = 16
+"""The native convolution keeps its filters in registers."""
+
 
 def conv_shapes(x: Floats, history: Floats, taps: Floats) -> None:
     """x [T, C], history [K - 1, C], taps [C, K]."""
     dense("x", x, 2), dense("history", history, 2), dense("taps", taps, 2)
     channels, count = taps.shape
+    require(count <= MAX_TAPS, f"a short convolution has at most {MAX_TAPS} taps, not {count}")
     right = x.shape[1] == channels and history.shape == (count - 1, channels)
     require(right, f"x {x.shape} and history {history.shape} do not meet taps {taps.shape}")
 

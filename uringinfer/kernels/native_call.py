@@ -1,0 +1,37 @@
+"""What every call into the native kernels needs: the module, pointers to arrays, numbers of formats.
+
+Importing this module fails with ImportError where the extension was not built.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from uringinfer.kernels.formats import Weight, weight_format
+from uringinfer.kernels.weight_format import Floats
+
+from uringinfer.kernels._kernels import ffi, lib  # isort: skip
+
+__all__ = ["FORMATS", "ffi", "floats", "lib", "pointer", "sections"]
+
+FORMATS = {"bf16": lib.KERNELS_BF16, "f16": lib.KERNELS_F16, "f32": lib.KERNELS_F32}
+"""The C enumeration's value of each format."""
+
+
+def pointer(ctype: str, array: NDArray[Any] | None) -> Any:
+    """A pointer to the first element of a contiguous array; NULL for None. The caller keeps the array."""
+    return ffi.NULL if array is None else ffi.cast(ctype, array.ctypes.data)
+
+
+def floats(array: Floats | None) -> Any:
+    """`pointer` for float32."""
+    return pointer("float *", array)
+
+
+def sections(weight: Weight) -> tuple[Any, Any]:
+    """Pointers to a packed matrix' codes and scales; NULL where the format has none."""
+    parts: list[NDArray[np.uint8]] = weight_format(weight.format).split(weight.data, weight.rows, weight.cols)
+    return pointer("void *", parts[0]), pointer("void *", parts[1] if len(parts) > 1 else None)
