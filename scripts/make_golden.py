@@ -5,13 +5,15 @@ with this package.
 usage: make_golden.py [CASE ...]     (no CASE: all of them)
 
 Each case becomes CASE.npz: `config` and `shapes` (JSON), `seed`, `ids` [T], `logits` [T, vocab] float32,
-`greedy` [16] and `margin` [16], the distance between the two best logits at each greedy step. The weights are
-not stored: tests/models/tiny_checkpoint.py makes them again from seed, names and shapes.
+`routing` [layers with experts, T, K], each token's experts in ascending order, `greedy` [16] and `margin`
+[16], the distance between the two best logits at each greedy step. The weights are not stored:
+tests/models/tiny_checkpoint.py makes them again from seed, names and shapes.
 """
 
 import json
 import sys
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -52,12 +54,27 @@ def oracle(model_type, overrides, seed, directory):
     return json.loads((directory / "config.json").read_text()), shapes, model.eval()
 
 
+@contextmanager
+def recorded_routing(model):
+    """A list that collects, layer by layer, the experts [T, K] that each router chooses."""
+    routers = [module for module in model.modules() if type(module).__name__.lower().endswith("topkrouter")]
+    chosen = []
+    hooks = [
+        router.register_forward_hook(lambda module, inputs, output: chosen.append(output[2].numpy()))
+        for router in routers
+    ]
+    yield chosen
+    for hook in hooks:
+        hook.remove()
+
+
 @torch.no_grad()
 def references(model, seed, tokens, greedy=GREEDY):
     """ids, logits, greedy continuation and its margins, all without a cache: the plain definition."""
     ids = np.random.default_rng(seed).integers(0, model.config.vocab_size, tokens)
     sequence = torch.from_numpy(ids)[None]
-    logits = model(input_ids=sequence, use_cache=False).logits[0]
+    with recorded_routing(model) as routing:
+        logits = model(input_ids=sequence, use_cache=False).logits[0]
     chosen, margin = [], []
     for _ in range(greedy):
         best = model(input_ids=sequence, use_cache=False).logits[0, -1].topk(2)
@@ -67,17 +84,23 @@ def references(model, seed, tokens, greedy=GREEDY):
     return {
         "ids": ids,
         "logits": logits.numpy(),
+        "routing": np.sort(np.array(routing, np.int16)),
         "greedy": np.array(chosen),
         "margin": np.array(margin, np.float32),
     }
 
 
-def golden(model_type, overrides, seed, tokens):
-    """Everything one golden file holds."""
+def golden(case):
+    """Everything the golden file of a case holds."""
     with tempfile.TemporaryDirectory() as directory:
-        config, shapes, model = oracle(model_type, overrides, seed, Path(directory))
-        arrays = references(model, seed, tokens)
-    return arrays | {"config": json.dumps(config), "shapes": json.dumps(shapes), "seed": np.array(seed)}
+        config, shapes, model = oracle(case["model_type"], case["config"], case["seed"], Path(directory))
+        arrays = references(model, case["seed"], case["tokens"])
+    config |= case["renamed"]
+    return arrays | {
+        "config": json.dumps(config),
+        "shapes": json.dumps(shapes),
+        "seed": np.array(case["seed"]),
+    }
 
 
 def main():
@@ -85,8 +108,7 @@ def main():
     logging.disable_progress_bar()
     GOLDEN.mkdir(exist_ok=True)
     for name in sys.argv[1:] or CASES:
-        case = CASES[name]
-        arrays = golden(case["model_type"], case["config"], case["seed"], case["tokens"])
+        arrays = golden(CASES[name])
         np.savez_compressed(GOLDEN / f"{name}.npz", **arrays)
         size = (GOLDEN / f"{name}.npz").stat().st_size
         print(f"{name:24} {size:6} bytes, smallest margin {arrays['margin'].min():.3f}")

@@ -1,6 +1,6 @@
 """`kernels`: whatever this machine computes with; `golden`: every golden case in turn."""
 
-import golden as golden_files
+import golden_files
 import pytest
 from golden_cases import CASES
 

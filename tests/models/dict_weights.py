@@ -1,9 +1,16 @@
-"""`Weights` over a checkpoint held in a dictionary; enforces the order of execution that a model declares."""
+"""`Weights` over a checkpoint held in a dictionary; enforces the order of execution that a model declares.
 
+Routed experts arrive in a shuffled order, because no result may depend on it.
+"""
+
+import random
 import re
 from contextlib import contextmanager
 
+import numpy as np
+
 from uringinfer.kernels.formats import Weight, decode_rows, encode
+from uringinfer.layers.weights import ExpertWeights
 
 
 class OutOfTurn(AssertionError):
@@ -11,9 +18,10 @@ class OutOfTurn(AssertionError):
 
 
 class DictWeights:
-    """Tensors of `checkpoint` (name -> float32 array) as `model` declares them, stored as `fmt`."""
+    """Tensors of `checkpoint` (name -> float32 array) as `model` declares them, stored as `fmt`. `seed`
+    decides the order in which experts arrive."""
 
-    def __init__(self, model, checkpoint, kernels, fmt="bf16"):
+    def __init__(self, model, checkpoint, kernels, fmt="bf16", seed=0):
         self.kernels = kernels
         self.passes = 0
         self._model = model
@@ -26,6 +34,7 @@ class DictWeights:
             for spec in group.tensors:
                 self._add(spec, checkpoint, fmt)
         self._next = 0
+        self.experts = DictExperts(model, checkpoint, fmt, self._taken, seed)
 
     def _add(self, spec, checkpoint, fmt):
         source = next((name for name in spec.sources if name in checkpoint), None)
@@ -78,3 +87,56 @@ class DictWeights:
             for name in self._checkpoint
             if name not in self._taken and not any(pattern.fullmatch(name) for pattern in ignored)
         ]
+
+
+class DictExperts:
+    """`Experts` over the same checkpoint; remembers what was demanded and hinted."""
+
+    def __init__(self, model, checkpoint, fmt, taken, seed):
+        self.lookahead = 0
+        self.demanded = []
+        self.hinted = []
+        self._random = random.Random(seed)
+        self._experts = {}
+        for layer in model.expert_layers():
+            for expert in range(layer.count):
+                self._experts[layer.layer, expert] = _expert_weights(layer, expert, checkpoint, fmt, taken)
+
+    @contextmanager
+    def demand(self, layer, routed):
+        self.demanded.append((layer, routed.copy()))
+        distinct = np.unique(routed).tolist()
+        self._random.shuffle(distinct)
+        yield ((expert, self._experts[layer, expert]) for expert in distinct)
+
+    def hint(self, layer, guessed):
+        self.hinted.append((layer, guessed.tolist()))
+
+
+def _expert_weights(layer, expert, checkpoint, fmt, taken):
+    matrices, biases = {}, {}
+    for part in layer.parts:
+        array = _part(part, expert, checkpoint, taken)
+        assert array.shape == part.shape, f"{part.name}: {array.shape}, declared {part.shape}"
+        if array.ndim == 1:
+            biases[part.name] = array
+        else:
+            matrices[part.name] = encode(fmt, np.ascontiguousarray(array))
+    return ExpertWeights(matrices, biases)
+
+
+def _part(part, expert, checkpoint, taken):
+    """Expert `expert`'s part as float32, by the rules of `ExpertSource`."""
+    for source in part.sources:
+        name = source.name.replace("{expert}", str(expert))
+        if name not in checkpoint:
+            continue
+        taken.add(name)
+        array = checkpoint[name]
+        if name == source.name:
+            array = array[expert]
+        if source.transposed:
+            array = array.T
+        stop = source.first + source.step * part.shape[0]
+        return array[source.first : stop : source.step]
+    raise AssertionError(f"{part.name}: none of {[source.name for source in part.sources]}")

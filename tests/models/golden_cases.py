@@ -31,9 +31,34 @@ YARN = {
 }
 
 
-def case(model_type, seed=1, tokens=20, **options):
-    """One golden case: BASE with `options` on top."""
-    return {"model_type": model_type, "seed": seed, "tokens": tokens, "config": {**BASE, **options}}
+EXPERTS = {"num_experts_per_tok": 3, "moe_intermediate_size": 20}
+DEEPSEEK = {
+    **EXPERTS,
+    "n_routed_experts": 8,
+    "n_shared_experts": 2,
+    "first_k_dense_replace": 1,
+    "num_key_value_heads": 4,
+    "q_lora_rank": 12,
+    "kv_lora_rank": 16,
+    "qk_nope_head_dim": 10,
+    "qk_rope_head_dim": 6,
+    "v_head_dim": 9,
+    "routed_scaling_factor": 1.5,
+}
+GROUPS = {"n_group": 4, "topk_group": 2}
+
+
+def case(model_type, seed=1, tokens=20, renamed=None, **options):
+    """One golden case: BASE with `options` on top. `renamed` are keys to change in the config afterwards, for
+    models that the oracle knows under another name."""
+    config = {**BASE, **options}
+    return {
+        "model_type": model_type,
+        "seed": seed,
+        "tokens": tokens,
+        "renamed": renamed or {},
+        "config": config,
+    }
 
 
 CASES = {
@@ -53,4 +78,69 @@ CASES = {
     "qwen3_yarn": case("qwen3", head_dim=16, attention_bias=True, rope_parameters=YARN),
     "smollm3": case("smollm3", tie_word_embeddings=True, num_hidden_layers=4),
     "smollm3_marks": case("smollm3", no_rope_layers=[0, 1, 0], attention_bias=True, mlp_bias=True),
+    "mixtral": case("mixtral", num_local_experts=6, num_experts_per_tok=2),
+    "qwen2_moe": case(
+        "qwen2_moe",
+        **EXPERTS,
+        num_experts=8,
+        shared_expert_intermediate_size=24,
+        mlp_only_layers=[1],
+        norm_topk_prob=False,
+    ),
+    "qwen3_moe": case(
+        "qwen3_moe", **EXPERTS, num_experts=8, head_dim=16, decoder_sparse_step=2, num_hidden_layers=4
+    ),
+    "qwen3_moe_window": case(
+        "qwen3_moe",
+        **EXPERTS,
+        num_experts=8,
+        norm_topk_prob=True,
+        use_sliding_window=True,
+        sliding_window=6,
+    ),
+    "olmoe": case("olmoe", num_experts=8, num_experts_per_tok=3, clip_qkv=0.9),
+    "granitemoe": case(
+        "granitemoe",
+        num_local_experts=8,
+        num_experts_per_tok=3,
+        embedding_multiplier=3.0,
+        logits_scaling=2.0,
+        residual_multiplier=0.5,
+        attention_multiplier=0.2,
+        attention_bias=True,
+    ),
+    "gpt_oss": case("gpt_oss", head_dim=16, num_local_experts=8, num_experts_per_tok=2, sliding_window=6),
+    "glm4_moe": case(
+        "glm4_moe",
+        **EXPERTS,
+        **GROUPS,
+        n_routed_experts=8,
+        n_shared_experts=1,
+        head_dim=16,
+        use_qk_norm=True,
+        attention_bias=True,
+        routed_scaling_factor=1.5,
+    ),
+    "deepseek_v2": case("deepseek_v2", **{**DEEPSEEK, "q_lora_rank": None}),
+    "deepseek_v2_groups": case("deepseek_v2", **DEEPSEEK, **GROUPS, topk_method="group_limited_greedy"),
+    "deepseek_v3": case(
+        "deepseek_v3", **DEEPSEEK, **GROUPS, rope_parameters={**YARN, "mscale": 1.0, "mscale_all_dim": 0.7}
+    ),
+    "deepseek_v3_halves": case(
+        "deepseek_v3", **DEEPSEEK, n_group=1, topk_group=1, rope_interleave=False, norm_topk_prob=False
+    ),
+    "kimi_k2": case(
+        "deepseek_v3",
+        renamed={"model_type": "kimi_k2"},
+        seed=2,
+        **DEEPSEEK,
+        n_group=1,
+        topk_group=1,
+        rope_parameters={**YARN, "mscale": 1.0, "mscale_all_dim": 1.0},
+    ),
+    "glm4_moe_lite": case(
+        "glm4_moe_lite",
+        **{key: value for key, value in DEEPSEEK.items() if key != "first_k_dense_replace"},
+        mlp_layer_types=["dense", "sparse", "sparse"],
+    ),
 }

@@ -1,7 +1,7 @@
 """Configs: old and new spelling, and the refusal of what cannot be honoured."""
 
 import pytest
-from golden import DIRECTORY, feed, load
+from golden_files import DIRECTORY, feed, load
 
 from uringinfer.errors import UnsupportedModelError
 from uringinfer.models import model_from_config, supported_families

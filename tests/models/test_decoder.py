@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 from dict_weights import DictWeights
-from golden import load
+from golden_files import load
 from tiny_checkpoint import checkpoint
 
 from uringinfer.errors import UsageError
@@ -52,6 +52,18 @@ class Allocating:
     def matmul(self, weight, x, out=None):
         return np.zeros((len(x), weight.rows), np.float32)
 
+    def matmul_heads(self, weight, x, *, offset, rows, transposed):
+        return np.zeros((*x.shape[:2], weight.cols if transposed else rows), np.float32)
+
+    def latent_attention(self, q, cache, rank, start, scale):
+        return np.zeros((*q.shape[:2], rank), np.float32)
+
+    def sigmoid(self, x):
+        return np.zeros_like(x)
+
+    def softmax(self, x):
+        return np.zeros_like(x)
+
     def rms_norm(self, x, weight, eps):
         return np.zeros_like(x)
 
@@ -68,13 +80,30 @@ class Allocating:
 WIDE = {"hidden_size": 256, "vocab_size": 500}
 
 
-@pytest.mark.parametrize("sizes", [{"intermediate_size": 1000}, {"intermediate_size": 64, "head_dim": 96}])
-@pytest.mark.parametrize("chunk", [1, 64])
-def test_scratch_bytes_bounds_what_a_pass_allocates_from_above_and_not_by_far(sizes, chunk):
-    config = {**load("qwen3").config, **WIDE, **sizes}
-    model = model_from_config(config)
+def source_shapes(model):
+    """What a checkpoint for `model` holds: name -> shape."""
     shapes = {spec.sources[0]: spec.shape for group in model.trunk() for spec in group.tensors}
-    weights = DictWeights(model, checkpoint(0, shapes, tied=False), Allocating())
+    for layer in model.expert_layers():
+        for expert in range(layer.count):
+            shapes |= {part.sources[0].name.format(expert=expert): part.shape for part in layer.parts}
+    return shapes
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("qwen3", {"intermediate_size": 1000}),
+        ("qwen3", {"intermediate_size": 64, "head_dim": 96}),
+        ("mixtral", {"intermediate_size": 100, "num_experts_per_tok": 6}),
+        ("mixtral", {"intermediate_size": 1000, "num_experts_per_tok": 1}),
+        ("glm4_moe", {"moe_intermediate_size": 300, "n_shared_experts": 2, "use_qk_norm": False}),
+        ("deepseek_v3", {"moe_intermediate_size": 20, "n_shared_experts": 0, "v_head_dim": 64}),
+    ],
+)
+@pytest.mark.parametrize("chunk", [1, 64])
+def test_scratch_bytes_bounds_what_a_pass_allocates_from_above_and_not_by_far(name, sizes, chunk):
+    model = model_from_config({**load(name).config, **WIDE, **sizes})
+    weights = DictWeights(model, checkpoint(0, source_shapes(model), tied=False), Allocating())
     state = model.new_state(64)
     ids = np.zeros(chunk, np.int64)
     tracemalloc.start()

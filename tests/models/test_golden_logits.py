@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from golden import TOLERANCE, continue_greedily, feed, load
 from golden_cases import CASES
+from golden_files import TOLERANCE, continue_greedily, feed, load
 
 from uringinfer.kernels import open_kernels
 
@@ -17,6 +17,13 @@ def test_logits_agree_with_the_oracle(golden, kernels, chunk):
 def test_numpy_kernels_agree_with_the_oracle(golden):
     logits = feed(golden.model(), golden.weights(open_kernels(native=False)), golden.ids)
     assert golden.error(logits) < TOLERANCE
+
+
+def test_every_token_takes_the_experts_that_the_oracle_chose(golden, kernels):
+    weights = golden.weights(kernels)
+    feed(golden.model(), weights, golden.ids)
+    chosen = [np.sort(routed) for _, routed in weights.experts.demanded]
+    assert np.array_equal(np.array(chosen).reshape(golden.routing.shape), golden.routing)
 
 
 def test_the_greedy_continuation_is_the_oracles(golden, kernels):

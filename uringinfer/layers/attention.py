@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from uringinfer.layers.kv_cache import KeyValueCache
 from uringinfer.layers.linear import Linear
 from uringinfer.layers.norm import RmsNorm
@@ -20,7 +22,8 @@ class GroupedAttention:
 
     `rotary` None leaves positions out. `window` > 0 lets a position see only so many, itself included.
     `query_norm` normalises queries and keys before the rotation: each 'head' by itself, or the 'full'
-    projection at once. `sinks` adds one learned logit per head to the softmax's denominator.
+    projection at once; `clip` > 0 then bounds queries, keys and values. `sinks` adds one learned logit per
+    head to the softmax's denominator.
     """
 
     name: str
@@ -36,6 +39,7 @@ class GroupedAttention:
     output_bias: bool = False
     query_norm: Literal["none", "head", "full"] = "none"
     norm_eps: float = 1e-6
+    clip: float = 0.0
     sinks: bool = False
 
     def _projection(self, part: str, rows: int, cols: int, bias: bool) -> Linear:
@@ -90,16 +94,22 @@ class GroupedAttention:
         y = y.reshape(len(x), heads, self.head_dim)
         if norm and self.query_norm == "head":
             y = norm.forward(weights, y)
+        self._clip(y)
         if self.rotary is not None:
             cos, sin = step.tables(self.rotary)
             weights.kernels.rotary(y, cos, sin, interleaved=self.rotary.interleaved)
         return y
+
+    def _clip(self, y: Floats) -> None:
+        if self.clip > 0.0:
+            np.clip(y, np.float32(-self.clip), np.float32(self.clip), out=y)
 
     def forward(self, weights: Weights, cache: KeyValueCache, x: Floats, step: Step) -> Floats:
         """x [T, hidden] at the step's positions -> [T, hidden]; writes their keys and values to `cache`."""
         q = self._heads(weights, x, "q", self.heads, step)
         k = self._heads(weights, x, "k", self.groups, step)
         v = self._input("v_proj", self.groups).forward(weights, x)
+        self._clip(v)
         cache.write(step.start, k, v.reshape(len(x), self.groups, self.head_dim))
         sinks = weights.vector(f"{self.name}.sinks") if self.sinks else None
         mixed = weights.kernels.attention(

@@ -1,9 +1,10 @@
-"""What the layers of one forward pass share: where it stands, and tables computed once for all of them."""
+"""What the layers of one forward pass share: where it stands, tables computed once, routers fetched early."""
 
 from __future__ import annotations
 
 from uringinfer.layers.rotary import Rotary
-from uringinfer.layers.weights import Floats
+from uringinfer.layers.router_gate import HeldGate, RouterGate
+from uringinfer.layers.weights import Floats, Weights
 
 
 class Step:
@@ -13,9 +14,22 @@ class Step:
         self.start = start
         self.count = count
         self._tables: dict[Rotary, tuple[Floats, Floats]] = {}
+        self._gates: dict[str, HeldGate] = {}
 
     def tables(self, rotary: Rotary) -> tuple[Floats, Floats]:
         """Cosine and sine of this pass' positions, float32 [count, R/2] each; computed on first use."""
         if rotary not in self._tables:
             self._tables[rotary] = rotary.tables(self.start, self.count)
         return self._tables[rotary]
+
+    def fetch_gate(self, weights: Weights, gate: RouterGate) -> None:
+        """Takes a router out of the stream and holds it until `take_gate`."""
+        self._gates[gate.name] = gate.fetch(weights)
+
+    def gate(self, gate: RouterGate) -> HeldGate:
+        """A router that was fetched."""
+        return self._gates[gate.name]
+
+    def take_gate(self, gate: RouterGate) -> HeldGate:
+        """A router that was fetched; the step holds it no longer."""
+        return self._gates.pop(gate.name)

@@ -18,7 +18,8 @@ class TensorSpec:
     exists is taken. A source in FP8 has its scales beside it under `<source>_scale_inv`. `kind`: 'matrix' may
     be split into panels of rows and may be re-encoded; 'vector' (any small tensor: norm, bias, convolution)
     is always kept; 'embedding' is a table whose rows are read on demand and which no pass streams. `whole`
-    forbids panels. `optional` tensors may be absent from the checkpoint.
+    forbids panels, `exact` re-encoding: a router whose weights moved would choose other experts. `optional`
+    tensors may be absent from the checkpoint.
     """
 
     name: str
@@ -26,6 +27,7 @@ class TensorSpec:
     sources: tuple[str, ...]
     kind: Literal["matrix", "vector", "embedding"] = "matrix"
     whole: bool = False
+    exact: bool = False
     optional: bool = False
 
 

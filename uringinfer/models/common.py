@@ -12,6 +12,7 @@ from uringinfer.layers.norm import RmsNorm
 from uringinfer.layers.rotary import Rotary
 from uringinfer.models.config import ConfigReader
 from uringinfer.models.decoder import Attention, Decoder, DecoderLayer, FeedForward
+from uringinfer.models.experts import chain_routers
 from uringinfer.models.rope_config import read_rotary
 
 ACTIVATIONS = {"silu": "silu", "swish": "silu", "gelu_pytorch_tanh": "gelu_tanh"}
@@ -65,14 +66,17 @@ class Common:
 
     def decoder(self, parts: Iterable[tuple[Attention, FeedForward]], **options: Any) -> Decoder:
         """The model of these attention and feed-forward parts; `options` are the fields of `Decoder`."""
+        attentions, feed_forwards = zip(*parts, strict=True)
+        chained = chain_routers(feed_forwards)
         layers = tuple(
             DecoderLayer(
                 self.norm(number, "input_layernorm"),
                 attention,
                 self.norm(number, "post_attention_layernorm"),
                 feed_forward,
+                gates,
             )
-            for number, (attention, feed_forward) in enumerate(parts)
+            for number, (attention, (feed_forward, gates)) in enumerate(zip(attentions, chained, strict=True))
         )
         return Decoder(
             self.family,

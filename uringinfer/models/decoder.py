@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uringinfer.errors import UsageError
+from uringinfer.layers.moe import Moe
 from uringinfer.layers.norm import RmsNorm
 from uringinfer.layers.rotary import Rotary
+from uringinfer.layers.router_gate import RouterGate
 from uringinfer.layers.step import Step
 from uringinfer.layers.tensors import ExpertLayer, TensorGroup, TensorSpec
 from uringinfer.layers.weights import Floats, Ids, Weights
@@ -69,11 +71,14 @@ class DecoderLayer:
     attention: Attention
     feed_forward_norm: RmsNorm
     feed_forward: FeedForward
+    gates: tuple[RouterGate, ...] = ()
+    """Routers that are fetched here, before the feed-forward part: see layers/router_gate.py."""
 
     def tensors(self) -> tuple[TensorSpec, ...]:
         """In order of execution."""
-        parts = (self.attention_norm, self.attention, self.feed_forward_norm, self.feed_forward)
-        return tuple(spec for part in parts for spec in part.tensors())
+        specs = [*self.attention_norm.tensors(), *self.attention.tensors(), *self.feed_forward_norm.tensors()]
+        specs += [spec for gate in self.gates for spec in gate.tensors()]
+        return (*specs, *self.feed_forward.tensors())
 
 
 @dataclass(slots=True)
@@ -116,8 +121,6 @@ class Decoder:
     embedding_scale: float = 1.0
     residual_scale: float = 1.0
     logits_scale: float = 1.0
-    experts: tuple[ExpertLayer, ...] = ()
-    experts_per_token: int = 0
     source_prefix: str = ""
 
     @property
@@ -143,8 +146,15 @@ class Decoder:
             groups.insert(0, TensorGroup("embedding", (spec,)))
         return (*groups, TensorGroup("head", (*self._norm().tensors(), table)))
 
+    @property
+    def experts_per_token(self) -> int:
+        return max((moe.gate.router.top_k for moe in self._moes()), default=0)
+
+    def _moes(self) -> list[Moe]:
+        return [layer.feed_forward for layer in self.layers if isinstance(layer.feed_forward, Moe)]
+
     def expert_layers(self) -> tuple[ExpertLayer, ...]:
-        return self.experts
+        return tuple(moe.experts for moe in self._moes())
 
     def ignored_sources(self) -> tuple[str, ...]:
         """Old rotary tables, a second copy of tied embeddings, and what the family adds."""
@@ -155,8 +165,9 @@ class Decoder:
         return sum(layer.attention.cache_bytes(context) for layer in self.layers)
 
     def scratch_bytes(self, chunk: int, context: int) -> int:
-        """The residual stream, its normed copy, rotary tables and a layer's largest vector stay; on top comes
-        the larger of a layer's two parts, or the head."""
+        """The residual stream, its normed copy, rotary tables, a layer's largest vector and two routers stay;
+        on top comes the larger of a layer's two parts, or the head."""
+        gates = 2 * max((moe.gate.held_bytes for moe in self._moes()), default=0)
         rotaries = {layer.attention.rotary for layer in self.layers}
         tables = sum(rotary.table_bytes(chunk) for rotary in rotaries if rotary)
         vectors = max(prod(s.shape) for g in self.trunk() for s in g.tensors if s.kind == "vector")
@@ -165,7 +176,8 @@ class Decoder:
             for layer in self.layers
         )
         head = 4 * (self.vocab_size + self.hidden_size)
-        return 8 * chunk * self.hidden_size + tables + 4 * vectors + max(parts, head) + _OBJECTS
+        kept = 8 * chunk * self.hidden_size + tables + 4 * vectors + gates
+        return kept + max(parts, head) + _OBJECTS
 
     def new_state(self, context: int) -> DecoderState:
         return DecoderState([layer.attention.new_cache(context) for layer in self.layers], context)
@@ -182,6 +194,8 @@ class Decoder:
             normed = layer.attention_norm.forward(weights, x)
             x += scaled(layer.attention.forward(weights, cache, normed, step), self.residual_scale)
             normed = layer.feed_forward_norm.forward(weights, x)
+            for gate in layer.gates:
+                step.fetch_gate(weights, gate)
             x += scaled(layer.feed_forward.forward(weights, normed, step), self.residual_scale)
         state.length += len(ids)
         last = x if all_logits else x[-1:]

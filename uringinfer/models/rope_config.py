@@ -20,7 +20,9 @@ from uringinfer.layers.rotary import (
 from uringinfer.models.config import ConfigReader
 
 
-def read_scaling(reader: ConfigReader, default_theta: float = 10000.0) -> ConfigReader:
+def read_scaling(
+    reader: ConfigReader, default_theta: float = 10000.0, default_partial: float = 1.0
+) -> ConfigReader:
     """The rotary keys of a config in one place, as a reader of their own: rope_theta, rope_type and the
     settings of that type. Its `finish` must be called once they are read.
 
@@ -29,7 +31,7 @@ def read_scaling(reader: ConfigReader, default_theta: float = 10000.0) -> Config
     parameters = reader.table("rope_parameters")
     scaling = reader.table("rope_scaling")
     theta = reader.number("rope_theta", default_theta)
-    partial = reader.number("partial_rotary_factor", 1.0)
+    partial = reader.number("partial_rotary_factor", default_partial)
     merged: dict[str, Any] = {"rope_theta": theta, "partial_rotary_factor": partial}
     for table in (scaling, parameters):
         if table is None:
@@ -52,6 +54,7 @@ def read_rotary(
     *,
     default_theta: float = 10000.0,
     partial: bool = False,
+    default_partial: float = 1.0,
     interleaved: bool = False,
 ) -> Rotary:
     """The rotary embedding of heads of `head_dim` channels.
@@ -59,7 +62,7 @@ def read_rotary(
     `partial` allows `partial_rotary_factor`; other families rotate whole heads. Raises UnsupportedModelError
     for scaling types besides default, linear, llama3 and yarn, and for settings that they do not have.
     """
-    scaling = read_scaling(reader, default_theta)
+    scaling = read_scaling(reader, default_theta, default_partial)
     theta = scaling.number("rope_theta")
     factor_of_head = scaling.number("partial_rotary_factor", 1.0)
     if factor_of_head > 1.0 or (factor_of_head != 1.0 and not partial):

@@ -1,7 +1,9 @@
 """Reading golden files and running models against them."""
 
 import json
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +25,7 @@ class Golden:
     ids: np.ndarray
     logits: np.ndarray
     greedy: np.ndarray
+    routing: np.ndarray
 
     def model(self):
         return model_from_config(self.config)
@@ -40,12 +43,19 @@ def from_arrays(arrays):
     tensors = checkpoint(
         int(arrays["seed"]), json.loads(str(arrays["shapes"])), config["tie_word_embeddings"]
     )
-    return Golden(config, tensors, arrays["ids"], arrays["logits"], arrays["greedy"])
+    return Golden(config, tensors, arrays["ids"], arrays["logits"], arrays["greedy"], arrays["routing"])
+
+
+@cache
+def _loaded(name):
+    with np.load(DIRECTORY / f"{name}.npz") as arrays:
+        return from_arrays(arrays)
 
 
 def load(name):
-    with np.load(DIRECTORY / f"{name}.npz") as arrays:
-        return from_arrays(arrays)
+    """The case called `name`; config and checkpoint may be changed, the arrays in them not."""
+    golden = _loaded(name)
+    return replace(golden, config=deepcopy(golden.config), checkpoint=dict(golden.checkpoint))
 
 
 def feed(model, weights, ids, chunk=None):

@@ -1,0 +1,124 @@
+"""A mixture of experts: the router's choice for each token, those experts' outputs in its proportions, and
+experts that every token shares.
+
+A call is routed whole. Each distinct expert is demanded once, computed as soon as it is there, and applied to
+all its tokens; what each token gets is added in the router's order. So neither the order of arrival nor the
+number of tokens in the call shows in the result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from uringinfer.kernels import Kernels
+from uringinfer.layers.linear import Linear
+from uringinfer.layers.mlp import GatedMlp
+from uringinfer.layers.router import Routing
+from uringinfer.layers.router_gate import RouterGate
+from uringinfer.layers.step import Step
+from uringinfer.layers.tensors import ExpertLayer, TensorSpec
+from uringinfer.layers.weights import ExpertWeights, Floats, Weights
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """A kind of `kernels.gated` with its settings."""
+
+    kind: str = "silu"
+    limit: float = 0.0
+    alpha: float = 1.0
+
+    def forward(self, kernels: Kernels, gate: Floats, up: Floats) -> Floats:
+        """gate, up [T, n] -> [T, n]."""
+        return kernels.gated(self.kind, gate, up, limit=self.limit, alpha=self.alpha)
+
+
+@dataclass(frozen=True, slots=True)
+class Moe:
+    """Routed experts, each `inner` channels wide, and at most one shared network.
+
+    `gate` is this layer's router and `next_gate` that of the next layer with experts, if it comes right
+    after: both have been fetched into the step when `forward` begins. `shared_gate` scales the shared
+    network's output by the sigmoid of one logit.
+    """
+
+    hidden: int
+    inner: int
+    experts: ExpertLayer
+    gate: RouterGate
+    next_gate: RouterGate | None = None
+    activation: Activation = Activation()
+    shared: GatedMlp | None = None
+    shared_gate: Linear | None = None
+
+    def tensors(self) -> tuple[TensorSpec, ...]:
+        """The shared network, then its gate; the routers belong to the layers before."""
+        parts = [part for part in (self.shared, self.shared_gate) if part is not None]
+        return tuple(spec for part in parts for spec in part.tensors())
+
+    def scratch_bytes(self, chunk: int) -> int:
+        """Upper bound of the temporary arrays of `forward`, its result included: every token at one expert,
+        which is the worst case, while outputs wait to be added, or the shared network before that."""
+        top_k = self.gate.router.top_k
+        routing = 8 * self.gate.experts + 4 * top_k
+        waiting = (top_k + 1) * self.hidden
+        expert = 2 * self.hidden + 3 * self.inner
+        shared = self.shared.scratch_bytes(chunk) if self.shared else 0
+        return 4 * chunk * routing + max(4 * chunk * (waiting + expert), shared)
+
+    def forward(self, weights: Weights, x: Floats, step: Step) -> Floats:
+        """x [T, hidden] -> [T, hidden]."""
+        routing = step.take_gate(self.gate).route(weights.kernels, x)
+        with weights.experts.demand(self.experts.layer, routing.experts) as arriving:
+            self._look_ahead(weights, x, step)
+            shared = self._shared(weights, x, step)
+            outputs = np.full((*routing.experts.shape, self.hidden), np.nan, np.float32)
+            for expert, loaded in arriving:
+                tokens, places = np.nonzero(routing.experts == expert)
+                outputs[tokens, places] = self._expert(weights.kernels, loaded, x[tokens])
+        mixed = _mix(outputs, routing)
+        if shared is not None:
+            mixed += shared
+        return mixed
+
+    def _look_ahead(self, weights: Weights, x: Floats, step: Step) -> None:
+        """Lets the next layer's router guess from this layer's input; in decoding only, where reads wait."""
+        count = weights.experts.lookahead
+        if self.next_gate is None or count == 0 or len(x) > 1:
+            return
+        count = min(count, self.next_gate.experts)
+        guess = step.gate(self.next_gate).route(weights.kernels, x, count)
+        weights.experts.hint(self.experts.layer + 1, guess.experts[0])
+
+    def _shared(self, weights: Weights, x: Floats, step: Step) -> Floats | None:
+        """The shared network's output [T, hidden]."""
+        if self.shared is None:
+            return None
+        y = self.shared.forward(weights, x, step)
+        if self.shared_gate is not None:
+            y *= weights.kernels.sigmoid(self.shared_gate.forward(weights, x))
+        return y
+
+    def _expert(self, kernels: Kernels, loaded: ExpertWeights, x: Floats) -> Floats:
+        """One expert on its tokens x [t, hidden] -> [t, hidden]."""
+        gate = _project(kernels, loaded, "gate", x)
+        up = _project(kernels, loaded, "up", x)
+        return _project(kernels, loaded, "down", self.activation.forward(kernels, gate, up))
+
+
+def _project(kernels: Kernels, loaded: ExpertWeights, part: str, x: Floats) -> Floats:
+    y = kernels.matmul(loaded.matrices[part], x)
+    bias = loaded.biases.get(f"{part}_bias")
+    if bias is not None:
+        y += bias
+    return y
+
+
+def _mix(outputs: Floats, routing: Routing) -> Floats:
+    """Outputs [T, K, hidden] times shares [T, K], added from the router's first choice to its last."""
+    mixed = outputs[:, 0] * routing.shares[:, :1]
+    for place in range(1, outputs.shape[1]):
+        mixed += outputs[:, place] * routing.shares[:, place : place + 1]
+    return mixed
