@@ -68,11 +68,11 @@ class Fields:
             raise IntegrityError(f"{self.where}: '{key}' is missing")
         return self._values.pop(key)
 
-    def close(self) -> None:
+    def close(self, *, hint: str | None = None) -> None:
         """Refuses keys that were not taken: a newer format's, or damage."""
         if self._values:
             keys = ", ".join(_shown(key) for key in sorted(self._values)[:3])
-            raise IntegrityError(f"{self.where}: unknown key {keys}", hint="made by a newer uringinfer?")
+            raise IntegrityError(f"{self.where}: unknown key {keys}", hint=hint)
 
     def integer(self, key: str, low: int, high: int) -> int:
         """An integer in [low, high]; neither a boolean nor a float is one."""
@@ -102,6 +102,13 @@ class Fields:
             self.fail(key, f"{_shown(value)} is neither true nor false")
         return value
 
+    def text(self, key: str) -> str:
+        """Any string."""
+        value = self._take(key)
+        if type(value) is not str:
+            self.fail(key, f"{_shown(value)} is not a string")
+        return value
+
     def identifier(self, key: str) -> str:
         """A name such as "layers.3/1": letters, digits and _ . - / in at most 255 characters."""
         return self._matching(key, _IDENTIFIER, "a name")
@@ -128,14 +135,14 @@ class Fields:
             self.fail(key, f"{_shown(value)} is not an object")
         return value
 
-    def shape(self, key: str) -> tuple[int, ...]:
-        """Dimensions of a tensor: at most 8, each at least 1; their product fits in 63 bits."""
+    def shape(self, key: str, *, smallest: int = 1) -> tuple[int, ...]:
+        """Dimensions of a tensor: at most 8, each at least `smallest`; their product fits in 63 bits."""
         values = self.items(key)
         if len(values) > 8:
             self.fail(key, f"{len(values)} dimensions are more than 8")
         product = 1
         for number, value in enumerate(values):
-            product *= self._bounded(value, f"{key}[{number}]", 1, MAX_INTEGER)
+            product *= self._bounded(value, f"{key}[{number}]", smallest, MAX_INTEGER)
         if product > MAX_INTEGER:
             self.fail(key, "the tensor is larger than any file")
         return tuple(values)

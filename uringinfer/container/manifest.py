@@ -27,6 +27,7 @@ ALIGNMENT = geometry.BLOCK_ALIGN
 """Segments and records start at multiples of this and are padded to it."""
 MAX_MANIFEST_BYTES = 256 << 20
 
+_NEWER = "made by a newer uringinfer?"
 _CHECKSUM_KEY = "manifest_crc32"
 _CHECKSUM_LINE = '"' + _CHECKSUM_KEY + '": "{:08x}"\n}}\n'
 
@@ -142,7 +143,7 @@ class Manifest:
             files=tuple(_file(item, i) for i, item in enumerate(fields.items("files"))),
         )
         fields.identifier(_CHECKSUM_KEY)
-        fields.close()
+        fields.close(hint=_NEWER)
         geometry.check_manifest(manifest)
         _check_own_checksum(data)
         return manifest
@@ -187,7 +188,7 @@ def _segment(value: object, index: int) -> Segment:
         streamed=fields.boolean("streamed"),
         parts=_parts(fields),
     )
-    fields.close()
+    fields.close(hint=_NEWER)
     return segment
 
 
@@ -202,7 +203,7 @@ def _bank(value: object, index: int) -> Bank:
         parts=_parts(fields),
         crc32=fields.integers("crc32", num_experts, 0, 0xFFFFFFFF),
     )
-    fields.close()
+    fields.close(hint=_NEWER)
     return bank
 
 
@@ -213,7 +214,7 @@ def _file(value: object, index: int) -> AuxiliaryFile:
         nbytes=fields.integer("nbytes", 0, MAX_INTEGER),
         crc32=fields.integer("crc32", 0, 0xFFFFFFFF),
     )
-    fields.close()
+    fields.close(hint=_NEWER)
     return file
 
 
@@ -232,7 +233,7 @@ def _part(value: object, where: str) -> TensorPart:
         offset=fields.integer("offset", 0, MAX_INTEGER),
         nbytes=fields.integer("nbytes", 1, MAX_INTEGER),
     )
-    fields.close()
+    fields.close(hint=_NEWER)
     return part
 
 

@@ -1,0 +1,190 @@
+"""A Hugging Face checkpoint directory: config.json, one or many safetensors shards, tokenizer files.
+
+Opening reads headers alone, and checks the whole checkpoint before anybody writes: every shard that the index
+names is there and complete, and holds exactly the tensors that the index says.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from uringinfer.container.fields import Fields, parse_object
+from uringinfer.errors import EnvironmentError_, IntegrityError, UnsupportedModelError, UsageError
+from uringinfer.packing.safetensors_header import ShardHeader, ShardTensor, read_header
+from uringinfer.packing.source import Bytes, SourceTensor
+from uringinfer.packing.windows import read_range
+from uringinfer.storage.direct import StorageFile, open_file
+
+INDEX_NAME = "model.safetensors.index.json"
+SINGLE_NAME = "model.safetensors"
+
+AUXILIARY_NAMES = (
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "tiktoken.model",
+    "chat_template.jinja",
+    "chat_template.json",
+)
+"""Files that a container keeps so that it needs nothing else."""
+
+_SHOWN_FAULTS = 5
+
+
+class CheckpointSource:
+    """A checkpoint directory as a `source.TensorSource`. Make one with `CheckpointSource.open`."""
+
+    def __init__(self, path: Path, config: Mapping[str, Any], shards: list[ShardHeader]) -> None:
+        self.path = path
+        self.config = config
+        self.notes: list[str] = []
+        self._shards = shards
+        self._places: dict[str, tuple[ShardHeader, ShardTensor]] = {
+            name: (shard, entry) for shard in shards for name, entry in shard.tensors.items()
+        }
+        self.tensors: dict[str, SourceTensor] = {
+            name: entry.tensor for name, (_, entry) in self._places.items()
+        }
+        self.identity: dict[str, Any] = {
+            "kind": "safetensors",
+            "name": path.resolve().name,
+            "files": {shard.path.name: shard.nbytes for shard in shards},
+            "headers_crc32": zlib.crc32(b"".join(shard.crc32.to_bytes(4, "little") for shard in shards)),
+        }
+        self._files: dict[Path, StorageFile] = {}
+
+    @classmethod
+    def open(cls, path: Path) -> CheckpointSource:
+        """Opens and checks the directory `path`.
+
+        Raises UsageError if it is no directory, UnsupportedModelError if it holds weights of another kind,
+        IntegrityError naming what is missing, short, or contradicts the index.
+        """
+        if not path.is_dir():
+            raise UsageError(f"{path} is no directory", hint="name a checkpoint directory or a GGUF file")
+        config = parse_object(_read(path / "config.json"), str(path / "config.json"))
+        index = _read_index(path)
+        shards = _read_headers(path, _shard_names(path, index))
+        if index is not None:
+            _check_index(path / INDEX_NAME, index, shards)
+        source = cls(path, config, shards)
+        source._files = {shard.path: open_file(shard.path) for shard in shards}
+        return source
+
+    def state(self) -> str:
+        """See `TensorSource.state`: size, time and inode of every file that packing reads."""
+        paths = [*(shard.path for shard in self._shards), *self._auxiliary_paths()]
+        stats = ((path.name, path.stat()) for path in paths)
+        return repr([(name, s.st_size, s.st_mtime_ns, s.st_ino) for name, s in stats])
+
+    def auxiliary_files(self) -> Mapping[str, bytes]:
+        return {path.name: _read(path) for path in self._auxiliary_paths()}
+
+    def _auxiliary_paths(self) -> list[Path]:
+        return [self.path / name for name in AUXILIARY_NAMES if (self.path / name).is_file()]
+
+    def read_rows(self, name: str, start: int, stop: int, out: Bytes) -> None:
+        shard, entry = self._places[name]
+        read_range(self._files[shard.path], entry.offset + start * entry.tensor.row_bytes, out)
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise IntegrityError(f"{path} is missing", hint="download the checkpoint's small files too") from None
+    except OSError as error:
+        raise EnvironmentError_(f"cannot read {path}: {os.strerror(error.errno or 0)}") from error
+
+
+def _read_index(path: Path) -> dict[str, str] | None:
+    """Tensor name -> shard name, or None if the checkpoint has no index."""
+    if not (path / INDEX_NAME).exists():
+        return None
+    where = str(path / INDEX_NAME)
+    document = parse_object(_read(path / INDEX_NAME), where)
+    entries = Fields(document, where).mapping("weight_map")
+    fields = Fields(entries, f"{where}: weight_map")
+    return {name: fields.file_name(name) for name in entries}
+
+
+def _shard_names(path: Path, index: Mapping[str, str] | None) -> list[str]:
+    """The shards to read, in order of name. Raises IntegrityError naming those that are missing."""
+    found = {file.name for file in path.glob("*.safetensors")}
+    if index is not None:
+        names = sorted(set(index.values()))
+        missing = [name for name in names if name not in found]
+        if missing:
+            raise IntegrityError(
+                f"{path}: {len(missing)} of {len(names)} shards named by {INDEX_NAME} missing:"
+                f" {_shorten(missing)}",
+                hint="download them (hf download continues where it stopped)",
+            )
+        return names
+    if SINGLE_NAME in found or len(found) == 1:
+        return [SINGLE_NAME] if SINGLE_NAME in found else list(found)
+    if found:
+        raise IntegrityError(
+            f"{path}: {len(found)} safetensors shards, but no {INDEX_NAME} that says they are all",
+            hint="download the index",
+        )
+    if any(path.glob("*.bin")) or any(path.glob("*.pt")):
+        raise UnsupportedModelError(
+            f"{path}: holds pickled weights, no safetensors",
+            hint="convert the checkpoint to safetensors first",
+        )
+    raise IntegrityError(f"{path}: holds no safetensors file", hint="name a complete checkpoint directory")
+
+
+def _read_headers(path: Path, names: Iterable[str]) -> list[ShardHeader]:
+    """The header of every shard. Raises one IntegrityError that names every faulty shard."""
+    shards, faults = [], []
+    for name in names:
+        try:
+            shards.append(read_header(path / name))
+        except IntegrityError as error:
+            faults.append(error)
+        except OSError as error:
+            raise EnvironmentError_(f"cannot read {path / name}: {os.strerror(error.errno or 0)}") from error
+    if len(faults) == 1:
+        raise faults[0]
+    if faults:
+        raise IntegrityError(
+            f"{len(faults)} shards are damaged: {_shorten([fault.message for fault in faults])}",
+            hint=faults[0].hint,
+        )
+    return shards
+
+
+def _check_index(path: Path, index: Mapping[str, str], shards: list[ShardHeader]) -> None:
+    """Index and shards name the same tensors in the same places."""
+    places = {shard.path.name: shard.tensors for shard in shards}
+    absent = [f"{name!a} in {shard}" for name, shard in index.items() if name not in places[shard]]
+    if absent:
+        raise IntegrityError(f"{path}: names tensors that their shards do not hold: {_shorten(absent)}")
+    unnamed = [
+        f"{name!a} in {shard}"
+        for shard, tensors in places.items()
+        for name in tensors
+        if index.get(name) != shard
+    ]
+    if unnamed:
+        raise IntegrityError(f"{path}: does not name tensors that shards hold: {_shorten(unnamed)}")
+
+
+def _shorten(names: list[str]) -> str:
+    more = len(names) - _SHOWN_FAULTS
+    return ", ".join(names[:_SHOWN_FAULTS]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,76 @@
+"""What an interrupted pack has already written: the index and CRC32 of every finished block.
+
+A line is written after its block, and the block is read back and compared when the journal is used: neither a
+lost line nor a lost block can do harm, so no line is synced. The first line is the key of the whole job:
+layout, source files and their times. A journal with another key describes another job and is dropped.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import threading
+from pathlib import Path
+
+from uringinfer.errors import EnvironmentError_
+
+JOURNAL_NAME = "pack.journal"
+
+
+class Journal:
+    """The journal of one pack, locked against a second one. `finished`: block index -> CRC32."""
+
+    def __init__(self, path: Path, key: str) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._fd)
+            raise EnvironmentError_(
+                f"another pack is writing to {path.parent}", hint="wait for it, or choose another output"
+            ) from None
+        finished = self._read(key)
+        self.is_new = finished is None
+        self.finished: dict[int, int] = finished or {}
+        if self.is_new:
+            os.ftruncate(self._fd, 0)
+            self._append({"key": key})
+
+    def _read(self, key: str) -> dict[int, int] | None:
+        """The finished blocks, or None if this is not the journal of `key`. Drops a line that was cut off."""
+        data = self._path.read_bytes()
+        whole = data.rfind(b"\n") + 1
+        lines = data[:whole].splitlines()
+        try:
+            if not lines or json.loads(lines[0]) != {"key": key}:
+                return None
+            entries = [json.loads(line) for line in lines[1:]]
+            finished = {int(entry["block"]): int(entry["crc32"]) for entry in entries}
+        except (ValueError, KeyError, TypeError):
+            return None
+        os.ftruncate(self._fd, whole)
+        return finished
+
+    def record(self, block: int, crc: int) -> None:
+        """Notes that `block` is written. Callable from any thread."""
+        with self._lock:
+            self._append({"block": block, "crc32": crc})
+
+    def _append(self, entry: dict[str, object]) -> None:
+        line = json.dumps(entry).encode() + b"\n"
+        try:
+            os.write(self._fd, line)
+        except OSError as error:
+            raise EnvironmentError_(
+                f"cannot write to {self._path}: {os.strerror(error.errno or 0)}",
+                hint="free some space, then run the same command again to continue",
+            ) from error
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    def remove(self) -> None:
+        self._path.unlink()

@@ -1,0 +1,250 @@
+"""Packs a checkpoint into a container: same bytes whatever the number of jobs, however often interrupted.
+
+Workers take blocks (segments, records) in order; each reads the rows a block is made of, in pieces of a few
+MiB, writes them and notes the block's CRC32 in the journal. Memory never holds the whole model, nor even a
+whole segment.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from uringinfer.container.checksum import crc32
+from uringinfer.container.manifest import ALIGNMENT, AuxiliaryFile, Manifest
+from uringinfer.errors import IntegrityError
+from uringinfer.models import model_from_config
+from uringinfer.models.base import Model
+from uringinfer.packing.layout import Block, Layout, SegmentSize, make_layout
+from uringinfer.packing.segments import round_up
+from uringinfer.packing.source import TensorSource
+from uringinfer.packing.sources import open_source
+from uringinfer.packing.staging import Staging, check_replaceable, check_space, partial_path
+from uringinfer.packing.windows import Bytes, aligned_buffer, read_range
+from uringinfer.packing.writer import BUFFER_BYTES, BlockStream
+from uringinfer.storage.direct import StorageFile, open_file
+
+Progress = Callable[[int, int], None]
+"""progress(done, total), in bytes; called from the thread that called `pack`."""
+
+_PROGRESS_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class PackReport:
+    """What `pack` did. Sizes in bytes; `written_bytes` is without what an earlier, interrupted run wrote."""
+
+    path: str
+    family: str
+    nbytes: int
+    written_bytes: int
+    resumed_bytes: int
+    segments: int
+    segment_bytes: int | None
+    """The largest size a segment may have; None means one segment for each layer."""
+    banks: int
+    seconds: float
+    dry_run: bool
+    notes: tuple[str, ...]
+    manifest: Manifest
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON: everything but the manifest."""
+        return asdict(replace(self, manifest=None))  # type: ignore[arg-type]
+
+
+def pack(
+    checkpoint: Path | str,
+    out: Path | str,
+    *,
+    segment: SegmentSize = "auto",
+    jobs: int | None = None,
+    force: bool = False,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+    make_model: Callable[[Mapping[str, Any]], Model] = model_from_config,
+) -> PackReport:
+    """Packs `checkpoint` (a Hugging Face directory or a GGUF file) into the container `out`.
+
+    `segment` bounds a segment's bytes, or makes one of each layer. `jobs` threads read and write; `force`
+    replaces an existing container once the new one is whole; `dry_run` checks and lays out, and writes
+    nothing. Interrupted at any point, the same call continues and gives the same bytes.
+
+    Raises UsageError, IntegrityError and UnsupportedModelError for a checkpoint or output that will not do,
+    before anything is written; EnvironmentError_ if space runs out or the drive refuses.
+    """
+    start = time.monotonic()
+    out = Path(out)
+    source = open_source(Path(checkpoint))
+    try:
+        layout = make_layout(make_model(source.config), source, segment)
+        auxiliary = source.auxiliary_files()
+        files = tuple(AuxiliaryFile(name, len(data), crc32(data)) for name, data in auxiliary.items())
+        layout = replace(layout, manifest=replace(layout.manifest, files=files))
+        if dry_run:
+            check_replaceable(out, force=force)
+            check_space(partial_path(out), layout.nbytes)
+            return _report(out, layout, layout.manifest, start, 0, 0, source, dry_run=True)
+        job = _Job(source, layout, out, force=force)
+        try:
+            checksums = job.run(jobs or max(4, os.cpu_count() or 1), progress)
+            manifest = _with_checksums(layout, checksums)
+            for name, data in auxiliary.items():
+                job.staging.add(name, data)
+            job.check_source_unchanged()
+            job.staging.commit(manifest.to_json())
+        finally:
+            job.close()
+        return _report(out, layout, manifest, start, job.written_bytes, job.resumed_bytes, source)
+    finally:
+        source.close()
+
+
+def _report(
+    out: Path,
+    layout: Layout,
+    manifest: Manifest,
+    start: float,
+    written: int,
+    resumed: int,
+    source: TensorSource,
+    *,
+    dry_run: bool = False,
+) -> PackReport:
+    return PackReport(
+        path=str(out),
+        family=manifest.family,
+        nbytes=layout.nbytes,
+        written_bytes=written,
+        resumed_bytes=resumed,
+        segments=len(manifest.segments),
+        segment_bytes=layout.segment_bytes,
+        banks=len(manifest.banks),
+        seconds=time.monotonic() - start,
+        dry_run=dry_run,
+        notes=tuple(source.notes),
+        manifest=manifest,
+    )
+
+
+def _with_checksums(layout: Layout, checksums: list[int]) -> Manifest:
+    """The manifest with the CRC32 of every block in its place."""
+    segments = tuple(
+        replace(segment, crc32=crc) for segment, crc in zip(layout.manifest.segments, checksums, strict=False)
+    )
+    return replace(layout.manifest, segments=segments)
+
+
+class _Job:
+    """One run of `pack`: the staging directory and the threads that fill it."""
+
+    def __init__(self, source: TensorSource, layout: Layout, out: Path, *, force: bool) -> None:
+        self.written_bytes = 0
+        self.resumed_bytes = 0
+        self._source = source
+        self._layout = layout
+        self._source_state = source.state()
+        key = hashlib.sha256(f"{layout.manifest.to_json()}\n{self._source_state}".encode()).hexdigest()
+        sizes: dict[str, int] = {}
+        for block in layout.blocks:
+            sizes[block.file] = max(sizes.get(block.file, 0), block.offset + block.nbytes)
+        self.staging = Staging(out, key, sizes, force=force)
+        self._readable: dict[str, StorageFile] = {}
+        self._checksums = [0] * len(layout.blocks)
+        self._next = itertools.count()
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        longest = max(
+            (source.tensors[run.tensor].row_bytes for b in layout.blocks for run in b.runs), default=0
+        )
+        self._buffer_bytes = max(BUFFER_BYTES, round_up(longest, ALIGNMENT) + ALIGNMENT)
+
+    def run(self, jobs: int, progress: Progress | None) -> list[int]:
+        """Writes what is not written yet; the CRC32 of every block. The first error of a worker is raised."""
+        if self.staging.journal.finished:
+            self._readable = {name: open_file(file.path) for name, file in self.staging.files.items()}
+        with ThreadPoolExecutor(jobs, thread_name_prefix="pack") as pool:
+            workers = [pool.submit(self._work) for _ in range(jobs)]
+            try:
+                running = set(workers)
+                while running:
+                    done, running = wait(running, _PROGRESS_SECONDS, FIRST_EXCEPTION)
+                    for worker in done:
+                        worker.result()
+                    if progress is not None:
+                        progress(self.written_bytes + self.resumed_bytes, self._layout.nbytes)
+            finally:
+                self._stop.set()
+        return self._checksums
+
+    def _work(self) -> None:
+        """Takes blocks until there are none."""
+        buffer = aligned_buffer(self._buffer_bytes)
+        for index in self._next:
+            if index >= len(self._layout.blocks) or self._stop.is_set():
+                return
+            block = self._layout.blocks[index]
+            known = self.staging.journal.finished.get(index)
+            if known is not None and self._checksum_on_disk(block, buffer) == known:
+                self._checksums[index] = known
+                self._count(resumed=block.nbytes)
+                continue
+            crc = self._write(block, buffer)
+            if crc is None:
+                return
+            self.staging.journal.record(index, crc)
+            self._checksums[index] = crc
+
+    def _checksum_on_disk(self, block: Block, buffer: Bytes) -> int:
+        crc = 0
+        for start in range(0, block.nbytes, BUFFER_BYTES):
+            piece = buffer[: min(BUFFER_BYTES, block.nbytes - start)]
+            read_range(self._readable[block.file], block.offset + start, piece)
+            crc = crc32(piece, crc)
+        return crc
+
+    def _write(self, block: Block, buffer: Bytes) -> int | None:
+        """Writes one block; its CRC32, or None if the job was stopped meanwhile."""
+        stream = BlockStream(self.staging.files[block.file], block.offset, buffer)
+        for run in block.runs:
+            stream.zeros(run.offset - stream.position)
+            row_bytes = self._source.tensors[run.tensor].row_bytes
+            row = run.start
+            while row < run.stop:
+                if self._stop.is_set():
+                    return None
+                if stream.room < max(row_bytes, min((run.stop - row) * row_bytes, len(buffer) // 8)):
+                    stream.flush()
+                stop = min(run.stop, row + stream.room // row_bytes)
+                self._source.read_rows(run.tensor, row, stop, stream.take((stop - row) * row_bytes))
+                self._count(written=(stop - row) * row_bytes)
+                row = stop
+        padding = block.nbytes - stream.position
+        stream.zeros(padding)
+        self._count(written=padding)
+        return stream.finish()
+
+    def _count(self, *, written: int = 0, resumed: int = 0) -> None:
+        with self._lock:
+            self.written_bytes += written
+            self.resumed_bytes += resumed
+
+    def check_source_unchanged(self) -> None:
+        """Raises IntegrityError if a file of the source was written to since it was opened."""
+        if self._source.state() != self._source_state:
+            raise IntegrityError(
+                f"{self._source.path} changed while it was packed", hint="run the same command again"
+            )
+
+    def close(self) -> None:
+        for file in self._readable.values():
+            file.close()
+        self.staging.close()

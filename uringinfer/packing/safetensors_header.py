@@ -1,0 +1,121 @@
+"""The header of a safetensors file: which bytes hold which tensor.
+
+The header is hostile input, and a partial download is the most frequent fault: every byte after the header
+must belong to exactly one tensor, and the file must end where the last one does. Only the header is read.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from uringinfer.container.fields import MAX_INTEGER, Fields, parse_object
+from uringinfer.errors import IntegrityError
+from uringinfer.packing.source import DTYPE_BITS, SourceTensor
+
+MAX_HEADER_BYTES = 100_000_000
+"""The limit that the safetensors library itself keeps."""
+
+_LENGTH_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ShardTensor:
+    """A tensor and where its bytes start in its file."""
+
+    tensor: SourceTensor
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShardHeader:
+    """What a shard says it holds. `crc32` is that of the header's bytes."""
+
+    path: Path
+    nbytes: int
+    crc32: int
+    tensors: dict[str, ShardTensor]
+
+
+def read_header(path: Path) -> ShardHeader:
+    """Reads and checks the header of one safetensors file.
+
+    Raises IntegrityError of one line naming the file and what is wrong: a short file by how many bytes, an
+    overlap, a gap, trailing bytes, an unknown dtype, a header that is none.
+    """
+    file_bytes = path.stat().st_size
+    with path.open("rb") as file:
+        prefix = file.read(_LENGTH_BYTES)
+        if len(prefix) < _LENGTH_BYTES:
+            raise _short(path, file_bytes, _LENGTH_BYTES, "at least")
+        (length,) = struct.unpack("<Q", prefix)
+        if length > MAX_HEADER_BYTES:
+            raise IntegrityError(
+                f"{path}: says its header has {length} bytes, more than {MAX_HEADER_BYTES}",
+                hint="it is no safetensors file, or damaged",
+            )
+        if _LENGTH_BYTES + length > file_bytes:
+            raise _short(path, file_bytes, _LENGTH_BYTES + length, "at least")
+        text = file.read(length)
+    start = _LENGTH_BYTES + length
+    ranges = _ranges(path, text)
+    _check_coverage(path, ranges, file_bytes - start)
+    return ShardHeader(
+        path=path,
+        nbytes=file_bytes,
+        crc32=zlib.crc32(text),
+        tensors={tensor.name: ShardTensor(tensor, start + begin) for tensor, begin, _ in ranges},
+    )
+
+
+def _short(path: Path, actual: int, needed: int, qualifier: str = "") -> IntegrityError:
+    words = " ".join(filter(None, [qualifier, str(needed)]))
+    return IntegrityError(
+        f"{path}: {needed - actual} bytes short: it holds {actual} of {words}",
+        hint="resume the download from where it stopped (hf download, or curl -C - -O URL)",
+    )
+
+
+def _ranges(path: Path, text: bytes) -> list[tuple[SourceTensor, int, int]]:
+    """(tensor, begin, end) of every tensor, by begin; offsets count from the end of the header."""
+    entries = parse_object(text, f"{path}: header")
+    metadata = entries.pop("__metadata__", {})
+    if not isinstance(metadata, dict):
+        raise IntegrityError(f"{path}: header: __metadata__ is not an object")
+    ranges = []
+    for name, value in entries.items():
+        fields = Fields(value, f"{path}: tensor {name!a}")
+        dtype = fields.text("dtype")
+        if dtype not in DTYPE_BITS:
+            fields.fail("dtype", f"unknown dtype {dtype!a}")
+        tensor = SourceTensor(name, dtype, fields.shape("shape", smallest=0))
+        begin, end = fields.integers("data_offsets", 2, 0, MAX_INTEGER)
+        fields.close()
+        if end - begin != tensor.nbytes:
+            fields.fail(
+                "data_offsets", f"{end - begin} bytes where {dtype} {tensor.shape} takes {tensor.nbytes}"
+            )
+        ranges.append((tensor, begin, end))
+    return sorted(ranges, key=lambda entry: entry[1:])
+
+
+def _check_coverage(path: Path, ranges: list[tuple[SourceTensor, int, int]], data_bytes: int) -> None:
+    """The ranges follow one another without gap or overlap, and together they are the file's data."""
+    covered, before = 0, "the header"
+    for tensor, begin, end in ranges:
+        if begin != covered:
+            fault = "overlaps" if begin < covered else f"leaves a gap of {begin - covered} bytes after"
+            raise IntegrityError(
+                f"{path}: tensor {tensor.name!a} at {begin} {fault} {before}, which ends at {covered}"
+            )
+        covered, before = end, f"{tensor.name!a}"
+    if covered > data_bytes:
+        header_bytes = path.stat().st_size - data_bytes
+        raise _short(path, header_bytes + data_bytes, header_bytes + covered)
+    if covered < data_bytes:
+        raise IntegrityError(
+            f"{path}: {data_bytes - covered} bytes after the last tensor belong to none",
+            hint="download the file again",
+        )

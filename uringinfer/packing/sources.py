@@ -1,0 +1,20 @@
+"""Opens a checkpoint of whatever kind it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from uringinfer.errors import UsageError
+from uringinfer.packing.checkpoint import CheckpointSource
+from uringinfer.packing.source import TensorSource
+
+
+def open_source(path: Path) -> TensorSource:
+    """The checkpoint at `path`: a Hugging Face directory.
+
+    Raises UsageError if it is none, and what opening that kind raises.
+    """
+    if path.is_dir():
+        return CheckpointSource.open(path)
+    what = "is no checkpoint" if path.exists() else "does not exist"
+    raise UsageError(f"{path} {what}", hint="name a directory with config.json and *.safetensors")
