@@ -1,18 +1,17 @@
-"""tiktoken.model against a byte-pair merger and the split pattern written here in another regex engine."""
+"""Small tiktoken.model files against `byte_pair_oracle`."""
 
 import base64
 import builtins
-import itertools
 import json
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.text.byte_pair_oracle import encode_plainly
 from uringinfer.errors import EnvironmentError_, IntegrityError
 from uringinfer.text.tokenizer import Tokenizer
 
-regex = pytest.importorskip("regex", reason="the oracle needs the package regex, a dependency of tiktoken")
 pytest.importorskip("tiktoken", reason="needs the extra 'tiktoken'")
 
 WORDS = [
@@ -31,20 +30,6 @@ WORDS = [
 ]
 SPECIAL = {"[BOS]": 0, "[EOS]": 1, "<|end_of_msg|>": 2, "<|open|>": 3, "<|sep|>": 5}
 
-# one pattern an alternative, in the order in which they are tried; Han is excluded by a look-ahead here
-SPLIT = regex.compile(
-    r"\p{Han}+"
-    r"|[^\r\n\p{L}\p{N}]?(?:(?!\p{Han})[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])*"
-    r"(?:(?!\p{Han})[\p{Ll}\p{Lm}\p{Lo}\p{M}])+(?i:'(?:s|t|re|ve|m|ll|d))?"
-    r"|[^\r\n\p{L}\p{N}]?(?:(?!\p{Han})[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])+"
-    r"(?:(?!\p{Han})[\p{Ll}\p{Lm}\p{Lo}\p{M}])*(?i:'(?:s|t|re|ve|m|ll|d))?"
-    r"|\p{N}{1,3}"
-    r"| ?[^\s\p{L}\p{N}]+[\r\n]*"
-    r"|\s*[\r\n]+"
-    r"|\s+(?!\S)"
-    r"|\s+"
-)
-
 
 def make_ranks():
     ranks = {bytes([byte]): byte for byte in range(256)}
@@ -56,17 +41,6 @@ def make_ranks():
 
 
 RANKS = make_ranks()
-
-
-def merge(piece):
-    """Ids of one piece: merge the neighbours whose union has the lowest rank, leftmost first."""
-    parts = [bytes([byte]) for byte in piece]
-    while True:
-        unions = [(RANKS[a + b], i) for i, (a, b) in enumerate(itertools.pairwise(parts)) if a + b in RANKS]
-        if not unions:
-            return [RANKS[part] for part in parts]
-        _, i = min(unions)
-        parts[i : i + 2] = [parts[i] + parts[i + 1]]
 
 
 def write(directory, ranks=RANKS):
@@ -93,8 +67,7 @@ texts = st.lists(
 @given(st.one_of(texts.map("".join), st.text(st.characters(exclude_categories=["Cs"]), max_size=20)))
 @example("東京abc DON'T  x\n\n y12345")
 def test_ids_are_those_of_the_plain_merger(tokenizer, text):
-    expected = [token for piece in SPLIT.findall(text) for token in merge(piece.encode())]
-    assert tokenizer.encode(text) == expected
+    assert tokenizer.encode(text) == encode_plainly(text, RANKS)
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
