@@ -36,7 +36,7 @@ class Submission:
     __slots__ = ("error", "pending")
 
     def __init__(self) -> None:
-        self.pending: set[Read] = set()
+        self.pending: dict[Read, None] = {}  # ordered, as the requests came
         self.error: UringinferError | None = None
 
     @property
@@ -114,7 +114,7 @@ class PieceQueue:
         """Puts `requests` at the end of their queues. UsageError, and nothing queued, if one is wrong."""
         submission = Submission()
         reads = [Read(request, checked_address(request), submission) for request in requests]
-        submission.pending.update(read for read in reads if read.nbytes)
+        submission.pending.update((read, None) for read in reads if read.nbytes)
         for read in reads:
             self._waiting[read.request.priority].append(read)
         self.statistics.requests += len(reads)
@@ -122,7 +122,7 @@ class PieceQueue:
 
     def promote(self, submission: Submission) -> None:
         """Serves what is left of `submission` as demand: somebody waits for it."""
-        for read in submission.pending:
+        for read in sorted(submission.pending, key=lambda read: read.request.priority):
             if read.has_more and read.request.priority > Priority.DEMAND:
                 self._waiting[Priority.DEMAND].append(read)
 
@@ -147,7 +147,7 @@ class PieceQueue:
     def start(self, piece: Piece) -> int:
         """Records that `piece`, just peeked, is in flight; its number, counted from zero without gaps."""
         number = self.next_number
-        self.started[number] = piece
+        self.started[number] = piece  # overwrites what an interruption here left behind
         self.next_number = number + 1
         read = piece.read
         if read.again:
@@ -175,7 +175,7 @@ class PieceQueue:
             self._fail(piece, _read_error(piece, -result))
         read = piece.read
         if not read.has_more and not self._has_started(read, number):
-            read.submission.pending.discard(read)
+            read.submission.pending.pop(read, None)
         self.started.pop(number, None)
         return read.submission if read.submission.done else None
 
@@ -206,7 +206,11 @@ class PieceQueue:
             piece.read.submission.error = error
 
     def _has_started(self, read: Read, except_number: int) -> bool:
-        return any(piece.read is read for number, piece in self.started.items() if number != except_number)
+        # a number that was not counted up belongs to a start that was interrupted
+        return any(
+            piece.read is read and number != except_number and number < self.next_number
+            for number, piece in self.started.items()
+        )
 
     def _has_room_for_speculation(self) -> bool:
         speculative = sum(piece.priority == Priority.SPECULATION for piece in self.started.values())
