@@ -37,6 +37,12 @@ class Golden:
         """Largest deviation from the oracle, relative to its largest logit."""
         return np.abs(logits - self.logits).max() / np.abs(self.logits).max()
 
+    def experts_agree(self, demanded):
+        """Whether the demands (layer, [T, K]), in whatever chunks, are the oracle's choice."""
+        layers = sorted({layer for layer, _ in demanded})
+        chosen = [np.concatenate([ids for layer, ids in demanded if layer == wanted]) for wanted in layers]
+        return np.array_equal(np.sort(np.array(chosen)).reshape(self.routing.shape), self.routing)
+
 
 def from_arrays(arrays):
     config = json.loads(str(arrays["config"]))

@@ -45,6 +45,7 @@ def _windows(reader: ConfigReader, rotated: list[bool]) -> list[int]:
     without rotation."""
     window = reader.integer("sliding_window", 0, minimum=0)
     types = reader.per_layer("layer_types", len(rotated), ("full_attention", "sliding_attention"))
+    reader.get("max_window_layers")  # checkpoints carry it; the architecture goes by layer_types
     if not reader.flag("use_sliding_window"):
         window = 0
     if types is None:
