@@ -1,0 +1,108 @@
+import json
+
+import pytest
+
+from tests.text import chat_templates, tokenizer_files
+from uringinfer.text.chat import ChatTemplate
+from uringinfer.text.tokenizer import Tokenizer
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return tokenizer_files.write(
+        tmp_path_factory.mktemp("model"),
+        tokenizer_files.byte_level(),
+        tokenizer_config={"bos_token": "<|endoftext|>", "chat_template": chat_templates.CHATML},
+    )
+
+
+def ids(result):
+    assert result.code == 0, result.stderr
+    return [int(number) for number in result.stdout.strip().split(",")]
+
+
+def test_every_token_has_its_line(command_line, model):
+    result = command_line("tokenize", model, "-p", "z 🙂")
+    tokenizer = Tokenizer.open(model)
+    lines = [line.split(maxsplit=1) for line in result.stdout.splitlines()]
+    assert [int(number) for number, _ in lines] == tokenizer.encode("z 🙂")
+    assert lines[0][1] == "'z'"
+    assert (
+        b"".join(eval(shown) if shown[0] == "b" else eval(shown).encode() for _, shown in lines)
+        == "z 🙂".encode()
+    )
+
+
+def test_control_tokens_count_only_when_they_are_allowed(command_line, model):
+    text = "<|im_end|>"
+    assert ids(command_line("tokenize", model, "--ids", "--control", "-p", text)) == [2]
+    assert 2 not in ids(command_line("tokenize", model, "--ids", "-p", text))
+
+
+def test_the_chat_format_is_put_around_the_text(command_line, model):
+    template = ChatTemplate(chat_templates.CHATML, Tokenizer.open(model))
+    expected = template.encode([{"role": "user", "content": "the dog"}])
+    assert ids(command_line("tokenize", model, "--ids", "--chat", "-p", "the dog")) == expected
+
+
+def test_a_template_of_ones_own_takes_the_place_of_the_models(command_line, model, tmp_path):
+    (tmp_path / "own.jinja").write_text("the dog")
+    result = command_line("tokenize", model, "--ids", "--chat-template", tmp_path / "own.jinja", "-p", "x")
+    assert ids(result) == Tokenizer.open(model).encode("the dog")
+
+
+def test_the_beginning_can_be_asked_for(command_line, model):
+    assert ids(command_line("tokenize", model, "--ids", "--bos", "-p", "z"))[0] == 0
+
+
+def test_json_holds_numbers_texts_and_bytes(command_line, model):
+    report = json.loads(command_line("tokenize", model, "--json", "--control", "-p", "<think>é").stdout)
+    assert report["count"] == len(report["ids"]) == len(report["tokens"])
+    assert report["tokens"][0] == {
+        "id": report["ids"][0],
+        "text": "<think>",
+        "bytes": b"<think>".hex(),
+        "control": True,
+    }
+    assert "".join(token["bytes"] for token in report["tokens"][1:]) == "é".encode().hex()
+
+
+def test_detokenize_undoes_tokenize_through_pipes(command_line, model):
+    text = "  the dog\n\nand 東京 🙂"
+    tokens = command_line("tokenize", model, "--ids", "-", stdin=text.encode()).stdout
+    assert command_line("detokenize", model, "-", stdin=tokens.encode()).stdout == text + "\n"
+    assert command_line("detokenize", model, *tokens.strip().split(",")).stdout == text + "\n"
+
+
+def test_detokenize_can_leave_special_tokens_out(command_line, model):
+    (z,) = Tokenizer.open(model).encode("z")
+    assert command_line("detokenize", model, f"0,{z}").stdout == "<|endoftext|>z\n"
+    assert command_line("detokenize", model, "--no-special", f"0,{z}").stdout == "z\n"
+    report = json.loads(command_line("detokenize", model, "--json", f"[0, {z}]").stdout)
+    assert report == {"count": 2, "ids": [0, z], "text": "<|endoftext|>z"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["tokenize"], "no text was given"),
+        (["tokenize", "-p", "a", "-"], "more than once"),
+        (["tokenize", "x"], "unexpected argument 'x'"),
+        (["tokenize", "-f", "/nowhere/x"], "cannot read the text from /nowhere/x"),
+        (["tokenize", "--chat", "--bos", "-p", "a"], "--chat excludes"),
+        (["detokenize"], "no token numbers"),
+        (["detokenize", "1,x"], "'x' is no token number"),
+        (["detokenize", "999999"], "token 999999 is outside"),
+    ],
+)
+def test_wrong_use_is_one_line_and_exit_code_2(command_line, model, arguments, message):
+    command, *rest = arguments
+    result = command_line(command, model, *rest)
+    assert result.code == 2
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_stdin_that_is_no_utf_8_is_refused_by_its_byte(command_line, model):
+    result = command_line("tokenize", model, "-", stdin=b"ab\xff")
+    assert (result.code, result.stderr) == (2, "uringinfer: stdin is not UTF-8 (byte 2); convert it\n")

@@ -1,0 +1,93 @@
+"""`uringinfer tokenize`: text to token numbers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from uringinfer.cli.inputs import read_text
+from uringinfer.errors import UsageError
+from uringinfer.text.chat import ChatTemplate
+from uringinfer.text.tokenizer import Tokenizer
+
+
+@click.command()
+@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("dash", metavar="[-]", required=False)
+@click.option("-p", "--prompt", metavar="TEXT", help="The text.")
+@click.option("-f", "--file", type=click.Path(path_type=Path), help="Read the text from a file (- is stdin).")
+@click.option("--chat", is_flag=True, help="Put the text into the model's chat format, as a user's message.")
+@click.option(
+    "--chat-template", type=click.Path(path_type=Path), help="A Jinja file instead of the model's own."
+)
+@click.option("--control", is_flag=True, help="Let the text's control tokens count, such as <|im_end|>.")
+@click.option(
+    "--bos/--no-bos", default=None, help="Put the beginning token in front.  [default: as the model]"
+)
+@click.option(
+    "--ids", "only_ids", is_flag=True, help="Print 1,2,3 on one line, as `generate --ids` takes it."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(model: Path, dash: str | None, **options: Any) -> None:
+    """Show the tokens of a text: one line each, with its number and what it stands for.
+
+    MODEL is a container or a checkpoint directory. Control tokens in the text are ordinary characters unless
+    --control is given: that is how `generate` reads what a user wrote.
+
+    \b
+    Examples:
+      uringinfer tokenize model.uring -p "The capital of France"
+      uringinfer tokenize model.uring --chat -p "Who are you?"
+      uringinfer tokenize model.uring --ids - < prompt.txt
+    """
+    text = read_text(options["prompt"], options["file"], dash, what="the text")
+    if text is None:
+        raise UsageError("no text was given", hint="give one of -p TEXT, -f FILE, or - to read stdin")
+    tokenizer = Tokenizer.open(model)
+    ids = _encode(model, tokenizer, text, options)
+    if options["as_json"]:
+        tokens = [_describe(tokenizer, token_id) for token_id in ids]
+        click.echo(json.dumps({"count": len(ids), "ids": ids, "tokens": tokens}, ensure_ascii=False))
+    elif options["only_ids"]:
+        click.echo(",".join(map(str, ids)))
+    else:
+        width = len(str(tokenizer.vocab_size))
+        for token_id in ids:
+            data = tokenizer.token_bytes(token_id)
+            click.echo(f"{token_id:>{width}}  {_show(data)}")
+
+
+def _encode(model: Path, tokenizer: Tokenizer, text: str, options: dict[str, Any]) -> list[int]:
+    if not options["chat"] and options["chat_template"] is None:
+        return tokenizer.encode(text, allow_control=options["control"], add_bos=options["bos"])
+    if options["control"] or options["bos"] is not None:
+        raise UsageError("--chat excludes --control and --bos", hint="the template decides on both")
+    template = ChatTemplate.open(model, tokenizer, file=options["chat_template"])
+    return template.encode([{"role": "user", "content": text}])
+
+
+def _describe(tokenizer: Tokenizer, token_id: int) -> dict[str, Any]:
+    """A token for JSON: its text, or null where its bytes are only a part of a character."""
+    data = tokenizer.token_bytes(token_id)
+    try:
+        text: str | None = data.decode("utf-8")
+    except UnicodeDecodeError:
+        text = None
+    added = tokenizer.added_token(token_id)
+    return {
+        "id": token_id,
+        "text": text,
+        "bytes": data.hex(),
+        "control": added is not None and added.is_control,
+    }
+
+
+def _show(data: bytes) -> str:
+    """The bytes as a Python literal: readable where they are whole characters."""
+    try:
+        return repr(data.decode("utf-8"))
+    except UnicodeDecodeError:
+        return repr(data)
