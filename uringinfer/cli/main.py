@@ -15,11 +15,14 @@ from uringinfer.errors import UringinferError
 
 # name -> module; a command's module is imported only when it is called, so that `--help` is instant
 COMMANDS = {
+    "detokenize": "uringinfer.cli.detokenize",
+    "doctor": "uringinfer.cli.doctor",
     "generate": "uringinfer.cli.generate",
     "info": "uringinfer.cli.info",
     "pack": "uringinfer.cli.pack",
     "plan": "uringinfer.cli.plan",
     "simulate": "uringinfer.cli.simulate",
+    "tokenize": "uringinfer.cli.tokenize",
     "verify": "uringinfer.cli.verify",
 }
 

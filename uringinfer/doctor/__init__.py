@@ -1,0 +1,34 @@
+"""Checks everything that decides whether a run will be good; one finding each.
+
+`diagnose` looks at the machine and, if one is named, at a model. It changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from uringinfer.doctor.findings import Finding, Status
+from uringinfer.doctor.machine_checks import check_machine
+from uringinfer.doctor.model_checks import check_model
+
+__all__ = ["READ_SECONDS", "Finding", "Status", "diagnose"]
+
+READ_SECONDS = 2.0
+"""How long a model's files are read to clock the drive."""
+
+
+def diagnose(
+    path: Path | None = None,
+    *,
+    seconds: float = READ_SECONDS,
+    proc: Path = Path("/proc"),
+    sys: Path = Path("/sys"),
+) -> Iterator[Finding]:
+    """The findings about this machine, then about the model at `path`, each as soon as it is known.
+
+    `seconds` is how long the drive is clocked. Raises UsageError if there is no model at `path`.
+    """
+    yield from check_machine(proc, sys)
+    if path is not None:
+        yield from check_model(path, seconds)
