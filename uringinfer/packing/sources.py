@@ -10,11 +10,17 @@ from uringinfer.packing.source import TensorSource
 
 
 def open_source(path: Path) -> TensorSource:
-    """The checkpoint at `path`: a Hugging Face directory.
+    """The checkpoint at `path`: a Hugging Face directory or a GGUF file.
 
     Raises UsageError if it is none, and what opening that kind raises.
     """
     if path.is_dir():
         return CheckpointSource.open(path)
+    if path.is_file():
+        from uringinfer.packing.gguf import GgufSource  # the gguf package takes a while to import
+
+        return GgufSource.open(path)
     what = "is no checkpoint" if path.exists() else "does not exist"
-    raise UsageError(f"{path} {what}", hint="name a directory with config.json and *.safetensors")
+    raise UsageError(
+        f"{path} {what}", hint="name a directory with config.json and *.safetensors, or a GGUF file"
+    )
