@@ -12,7 +12,6 @@ import numpy as np
 from uringinfer.container.manifest import ALIGNMENT, Segment, TensorPart
 from uringinfer.errors import IntegrityError
 from uringinfer.kernels import open_kernels
-from uringinfer.residency.order import matrix_shape
 from uringinfer.residency.trunk import Trunk, TrunkMemory
 from uringinfer.storage.direct import Direct, StorageFile
 from uringinfer.storage.reader import ReaderStatistics, ReadRequest
@@ -107,12 +106,12 @@ def write_trunk(
     path = directory / "trunk.bin"
     with path.open("wb") as file:
         for tensors in groups:
-            rows = matrix_shape(tensors[0][1].shape)[0]
+            rows = tensors[0][1].shape[0]
             cut = panel_rows if panel_rows and len(tensors) == 1 and rows > panel_rows else rows
             for start in range(0, rows, cut):
                 offset, parts = file.tell(), []
                 for name, value in tensors:
-                    own_rows = matrix_shape(value.shape)[0]
+                    own_rows = value.shape[0]
                     low, high = (start, min(start + cut, rows)) if cut < rows else (0, own_rows)
                     data = value.reshape(own_rows, -1)[low:high].astype(np.float32).tobytes()
                     file.write(bytes(-file.tell() % 64))

@@ -17,13 +17,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from uringinfer.container.manifest import ALIGNMENT, Segment
 from uringinfer.errors import ResidencyError, UsageError
 from uringinfer.kernels.formats import Weight, decode_rows, weight_format
-from uringinfer.residency.order import Piece, Tensor
+from uringinfer.residency.order import Piece, Tensor, tensors_in_order
 from uringinfer.storage.direct import StorageFile
 from uringinfer.storage.reader import Bytes, Priority, Reader, ReadRequest
 
 Floats = NDArray[np.float32]
+
+ROWS_AT_ONCE = 32
+"""Rows that the staging buffer holds: enough to keep a drive's queue full, little beside a weight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +71,25 @@ def _block(piece: Piece, row: int, file_offset: int, align: int) -> _Block:
     return _Block(row, first, stop - first, tuple(windows))
 
 
-def staging_bytes(tables: Sequence[Tensor], align: int, *, rows: int = 32) -> int:
-    """Bytes of a staging buffer for `rows` rows at once of any of these tables, with their windows."""
+@dataclass(frozen=True, slots=True)
+class RowSizes:
+    """What looking rows up takes, in bytes: the most that is read for one row, and the staging buffer."""
+
+    row_bytes: int
+    staging_bytes: int
+
+
+def row_sizes(segments: Sequence[Segment]) -> RowSizes:
+    """The sizes for a container's segments. Without a table apart, the last tensor, the head, is one."""
+    tensors = tensors_in_order(segments)
+    tables = [tensor for tensor in tensors if not segments[tensor.pieces[0].segment].streamed]
     most = 0
-    for table in tables:
+    for table in tables or tensors[-1:]:
         for piece in table.pieces:
-            block = _block(piece, 0, 0, align)
-            most = max(most, block.nbytes + 2 * align * len(block.windows))
-    return rows * most
+            # a row may begin and end anywhere in a block, and lies in one more than its bytes fill
+            windows = _block(piece, 0, 0, ALIGNMENT).windows
+            most = max(most, sum(window.nbytes + ALIGNMENT for window in windows))
+    return RowSizes(most, ROWS_AT_ONCE * most)
 
 
 class EmbeddingRows:
@@ -122,6 +137,10 @@ class EmbeddingRows:
         for batch in self._batches(wanted):
             self._read(batch, out)
         return out[back.reshape(-1)]
+
+    def close(self) -> None:
+        """Lets go of the staging buffer."""
+        self._staging = self._staging[:0].copy()
 
     def _batches(
         self, wanted: Sequence[tuple[int, Piece, _Block]]

@@ -6,8 +6,7 @@ its rows (a panel) in a segment of its own.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from uringinfer.container.manifest import Segment, TensorPart
@@ -50,45 +49,32 @@ class Tensor:
     pieces: tuple[Piece, ...]
 
 
-def matrix_shape(shape: Sequence[int]) -> tuple[int, int]:
-    """A tensor's shape as rows and columns: the first axis is rows; one axis is a single row."""
-    if len(shape) == 1:
-        return 1, shape[0]
-    return shape[0], math.prod(shape[1:])
-
-
 def tensors_in_order(segments: Sequence[Segment]) -> tuple[Tensor, ...]:
-    """Every tensor of these segments in order of execution.
+    """Every tensor of these segments (of a checked manifest) in order of execution.
 
-    Raises IntegrityError if the pieces of a tensor do not follow each other or do not cover it.
+    Raises IntegrityError if something else lies between two panels of a tensor: the order of execution would
+    need two segments at once.
     """
-    gathered: list[tuple[TensorPart, list[Piece]]] = []
+    pieces: dict[str, list[Piece]] = {}
+    parts: dict[str, TensorPart] = {}
+    latest = ""
     for number, segment in enumerate(segments):
         for position, part in enumerate(segment.parts):
-            if part.row_start == 0:
-                gathered.append((part, []))
-            elif not gathered or gathered[-1][0].name != part.name:
+            if part.name in parts and part.name != latest:
                 raise IntegrityError(
-                    f"rows of '{part.name}' from {part.row_start} follow nothing they continue"
+                    f"segment '{segment.name}': '{latest}' lies between the panels of '{part.name}'",
+                    hint="pack the model again",
                 )
-            gathered[-1][1].append(_piece(number, part, is_last=position == len(segment.parts) - 1))
-    return tuple(_tensor(part, pieces) for part, pieces in gathered)
+            latest = part.name
+            parts[part.name] = part
+            is_last = position == len(segment.parts) - 1
+            pieces.setdefault(part.name, []).append(_piece(number, part, is_last))
+    return tuple(
+        Tensor(name, part.shape, pieces[name][-1].row_stop, part.cols, tuple(pieces[name]))
+        for name, part in parts.items()
+    )
 
 
-def _piece(segment: int, part: TensorPart, *, is_last: bool) -> Piece:
-    cols = matrix_shape(part.shape)[1]
-    rows = (part.row_start, part.row_stop)
-    return Piece(segment, part.format, *rows, cols, part.offset, part.offset + part.nbytes, is_last)
-
-
-def _tensor(part: TensorPart, pieces: Iterable[Piece]) -> Tensor:
-    rows, cols = matrix_shape(part.shape)
-    pieces = tuple(pieces)
-    covered = 0
-    for piece in pieces:
-        if piece.row_start != covered:
-            raise IntegrityError(f"rows {covered} to {piece.row_start} of '{part.name}' are in no segment")
-        covered = piece.row_stop
-    if covered != rows:
-        raise IntegrityError(f"'{part.name}' has {rows} rows and its segments hold {covered}")
-    return Tensor(part.name, part.shape, rows, cols, pieces)
+def _piece(segment: int, part: TensorPart, is_last: bool) -> Piece:
+    stop = part.offset + part.nbytes
+    return Piece(segment, part.format, part.row_start, part.row_stop, part.cols, part.offset, stop, is_last)

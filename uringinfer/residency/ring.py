@@ -16,6 +16,7 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 
+from uringinfer.container.checksum import crc32
 from uringinfer.container.manifest import Segment
 from uringinfer.errors import IntegrityError, ResidencyError
 from uringinfer.residency.lease import POISON, Lease, Slot
@@ -24,6 +25,17 @@ from uringinfer.storage.reader import Bytes, Priority, Reader, ReadRequest, Tick
 
 Check = Callable[[Segment, Bytes], None]
 """Raises IntegrityError if the bytes are not the segment's."""
+
+
+def check_segment(segment: Segment, data: Bytes) -> None:
+    """The check that compares the CRC32. Raises IntegrityError naming the segment."""
+    found = crc32(data, 0)
+    if found != segment.crc32:
+        raise IntegrityError(
+            f"segment '{segment.name}' of the trunk: checksum mismatch ({found:08x} instead of"
+            f" {segment.crc32:08x})",
+            hint="find every damaged part with 'uringinfer verify'",
+        )
 
 
 class SegmentRing:
@@ -108,6 +120,11 @@ class SegmentRing:
                 slot.ticket = None
             if slot.leased:
                 slot.expire()
+
+    def close(self) -> None:
+        """Waits for the reads in flight and lets go of the slots."""
+        self.drain()
+        self._slots.clear()
 
     def _submit(self, number: int) -> Ticket:
         segment = self._segments[number % len(self._segments)]

@@ -62,6 +62,11 @@ class TrunkStatistics:
     embedding_wait_seconds: float
 
     @property
+    def wait_seconds(self) -> float:
+        """Seconds that the computing thread waited for reads."""
+        return self.ring_wait_seconds + self.embedding_wait_seconds
+
+    @property
     def hit_rate(self) -> float:
         """Share of the bytes used by passes that was in memory already, 0 to 1."""
         used = self.pinned_bytes + self.streamed_bytes
@@ -184,9 +189,10 @@ class Trunk:
         )
 
     def close(self) -> None:
-        """Waits for reads in flight; the memory may be freed afterwards."""
-        self._ring.drain()
-        self._is_ring_current = False
+        """Waits for reads in flight and lets go of the memory; the trunk is of no use afterwards."""
+        self._ring.close()
+        self._embeddings.close()
+        self._pinned.clear()
 
     def _submit_pinned(self, number: int) -> Ticket:
         segment = self._segments[number]
@@ -209,5 +215,8 @@ class Trunk:
         if slot is not None:
             self._bytes_pinned += segment.nbytes
             return Lease(segment.name, slot, segment.nbytes)
+        lease = self._ring.take()
+        if lease.name != segment.name:
+            raise ResidencyError(f"segment '{segment.name}' is needed and the ring holds '{lease.name}'")
         self._bytes_streamed += segment.nbytes
-        return self._ring.take()
+        return lease
