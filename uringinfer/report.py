@@ -1,1 +1,258 @@
-"""Statistics of a run, as text and as JSON."""
+"""What a run did, in numbers: as text for a person, as JSON for a script.
+
+Counters are read at three moments (before the prompt, before decoding, at the end); everything here is a
+difference between two of them. The waits are those of the thread that computes: while it waits, nothing else
+of this process would have run.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from uringinfer.residency.trunk import TrunkStatistics
+from uringinfer.units import format_rate, format_size
+
+Bound = Literal["drive", "one read at a time", "memory or compute"]
+
+BOUND_WAIT_SHARE = 0.25
+"""A phase that waits for the drive for more than this share of its time is bound by reading."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Counters at one moment: seconds of a monotonic clock, bytes, seconds of CPU time of the process."""
+
+    seconds: float
+    trunk: TrunkStatistics
+    user_seconds: float
+    system_seconds: float
+    bytes_written: int | None
+
+    @classmethod
+    def take(cls, trunk: TrunkStatistics, *, proc: Path = Path("/proc")) -> Snapshot:
+        """The process' counters now. `bytes_written` is None where the kernel keeps no count of it."""
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        return cls(time.perf_counter(), trunk, usage.ru_utime, usage.ru_stime, _storage_bytes_written(proc))
+
+
+def _storage_bytes_written(proc: Path) -> int | None:
+    try:
+        lines = (proc / "self/io").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split(":")[1]) for line in lines if line.startswith("write_bytes:")), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One phase of a run, the prompt or the decoding: `tokens` fed in `passes` passes over the weights.
+
+    `pinned_bytes` and `streamed_bytes` are what the passes used from memory and from the drive,
+    `embedding_bytes` what rows read on demand took. `wait_seconds` of `seconds` went by waiting for reads.
+    """
+
+    tokens: int
+    passes: int
+    seconds: float
+    wait_seconds: float
+    pinned_bytes: int
+    streamed_bytes: int
+    embedding_bytes: int
+    user_seconds: float
+    system_seconds: float
+
+    @classmethod
+    def between(cls, before: Snapshot, after: Snapshot, tokens: int) -> Phase:
+        first, last = before.trunk, after.trunk
+        return cls(
+            tokens=tokens,
+            passes=last.passes - first.passes,
+            seconds=after.seconds - before.seconds,
+            wait_seconds=last.wait_seconds - first.wait_seconds,
+            pinned_bytes=last.pinned_bytes - first.pinned_bytes,
+            streamed_bytes=last.streamed_bytes - first.streamed_bytes,
+            embedding_bytes=last.embedding_bytes - first.embedding_bytes,
+            user_seconds=after.user_seconds - before.user_seconds,
+            system_seconds=after.system_seconds - before.system_seconds,
+        )
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes that the phase took from the drive."""
+        return self.streamed_bytes + self.embedding_bytes
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        return self.tokens / self.seconds if self.tokens and self.seconds > 0 else None
+
+    @property
+    def bytes_per_token(self) -> float | None:
+        return self.bytes_read / self.tokens if self.tokens else None
+
+    @property
+    def hit_rate(self) -> float | None:
+        """Share of the used weights' bytes that was in memory already, 0 to 1."""
+        used = self.pinned_bytes + self.streamed_bytes
+        return self.pinned_bytes / used if used else None
+
+    @property
+    def wait_share(self) -> float | None:
+        """Share of the time that went by waiting for reads, 0 to 1."""
+        return self.wait_seconds / self.seconds if self.seconds > 0 else None
+
+    @property
+    def read_rate(self) -> float | None:
+        """Bytes per second from the drive, over the whole phase."""
+        return self.bytes_read / self.seconds if self.seconds > 0 else None
+
+    @property
+    def system_seconds_per_gb(self) -> float | None:
+        """Kernel CPU time for each 10^9 bytes read; None if nothing was read."""
+        return self.system_seconds / (self.bytes_read / 1e9) if self.bytes_read else None
+
+    def bound_by(self, *, overlaps: bool) -> Bound:
+        """What a faster run would need first."""
+        if (self.wait_share or 0.0) < BOUND_WAIT_SHARE:
+            return "memory or compute"
+        return "drive" if overlaps else "one read at a time"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "tokens": self.tokens,
+            "passes": self.passes,
+            "seconds": self.seconds,
+            "tokens_per_second": self.tokens_per_second,
+            "bytes_read": self.bytes_read,
+            "bytes_per_token": self.bytes_per_token,
+            "hit_rate": self.hit_rate,
+            "disk_wait_share": self.wait_share,
+            "read_bytes_per_second": self.read_rate,
+            "user_seconds": self.user_seconds,
+            "system_seconds": self.system_seconds,
+            "system_seconds_per_gb": self.system_seconds_per_gb,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a run was started with and what it really got; sizes are bytes."""
+
+    model: str
+    family: str
+    budget: int
+    context: int
+    chunk: int
+    pinned_bytes: int
+    streamed_bytes: int
+    plan_reason: str
+    placement: str
+    ring_slots: int
+    reader: str
+    is_direct: bool
+    direct_reason: str
+    overlaps: bool
+    arena_bytes: int
+    huge_bytes: int
+    kernels: str
+    simd: str
+    threads: int
+
+    @property
+    def hit_rate(self) -> float:
+        """Share of the streamed trunk that is pinned: what every pass hits, certainly."""
+        total = self.pinned_bytes + self.streamed_bytes
+        return self.pinned_bytes / total if total else 1.0
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in (*self.__slots__, "hit_rate")}
+
+    def to_text(self) -> str:
+        """The lines that a run starts with."""
+        lru = (
+            "" if not self.streamed_bytes else " (an LRU cache would hit 0 %: each pass uses everything once)"
+        )
+        direct = "direct" if self.is_direct else f"through the page cache ({self.direct_reason})"
+        overlap = "reads overlap compute" if self.overlaps else "reads do not overlap compute"
+        if not self.streamed_bytes:
+            overlap = "nothing is read while the model runs"
+        huge = f"{format_size(self.huge_bytes)} of {format_size(self.arena_bytes)} in huge pages"
+        return (
+            f"{self.model} ({self.family}): budget {format_size(self.budget)}, pinned"
+            f" {format_size(self.pinned_bytes)}, streamed {format_size(self.streamed_bytes)} per pass,"
+            f" hit rate {self.hit_rate:.1%}{lru}\n"
+            f"reader {self.reader}, {direct}; {overlap}; {huge}; {self.kernels} kernels ({self.simd},"
+            f" {self.threads} {'thread' if self.threads == 1 else 'threads'})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatistics:
+    """The statistics of one generation.
+
+    `first_token_seconds` counts from the start of the prompt, loading apart; None if no token was made. A
+    decode token is one that was fed after the prompt: the first generated token belongs to the prompt.
+    `bytes_written` counts what this process caused to be written to storage, and should be 0.
+    """
+
+    setup: Setup
+    prompt: Phase
+    decode: Phase
+    load_seconds: float
+    first_token_seconds: float | None
+    peak_rss: int
+    bytes_written: int | None
+
+    @property
+    def bound_by(self) -> Bound:
+        """What bound the longer part of the run that was measured: decoding, if there was any."""
+        phase = self.decode if self.decode.tokens else self.prompt
+        return phase.bound_by(overlaps=self.setup.overlaps)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "setup": self.setup.to_json(),
+            "prompt": self.prompt.to_json(),
+            "decode": self.decode.to_json(),
+            "load_seconds": self.load_seconds,
+            "first_token_seconds": self.first_token_seconds,
+            "peak_rss_bytes": self.peak_rss,
+            "budget_bytes": self.setup.budget,
+            "bytes_written": self.bytes_written,
+            "bound_by": self.bound_by,
+        }
+
+    def to_text(self) -> str:
+        """A few lines for a person."""
+        lines = [_phase_text("prompt", self.prompt), _phase_text("decode", self.decode)]
+        if self.first_token_seconds is not None:
+            lines.append(
+                f"first token after {self.first_token_seconds:.2f} s, loaded in {self.load_seconds:.2f} s"
+            )
+        written = (
+            "not counted by this kernel" if self.bytes_written is None else format_size(self.bytes_written)
+        )
+        lines.append(
+            f"peak memory {format_size(self.peak_rss)} of {format_size(self.setup.budget)};"
+            f" written to storage: {written}; bound by {self.bound_by}"
+        )
+        return "\n".join(line for line in lines if line)
+
+
+def _phase_text(name: str, phase: Phase) -> str:
+    if not phase.tokens:
+        return ""
+    parts = [f"{name}: {phase.tokens} {'token' if phase.tokens == 1 else 'tokens'} in {phase.seconds:.2f} s"]
+    if phase.tokens_per_second is not None:
+        parts.append(f"{phase.tokens_per_second:.2f} tokens/s")
+    parts.append(f"{format_size(round(phase.bytes_read / phase.tokens))} read per token")
+    if phase.hit_rate is not None:
+        parts.append(f"hit rate {phase.hit_rate:.1%}")
+    parts.append(f"{phase.wait_share or 0.0:.0%} waiting for the drive")
+    if phase.bytes_read and phase.read_rate is not None:
+        parts.append(f"read at {format_rate(phase.read_rate)}")
+        parts.append(f"{1e3 * (phase.system_seconds_per_gb or 0.0):.0f} ms kernel CPU per GB")
+    return ", ".join(parts)
