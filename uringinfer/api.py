@@ -1,1 +1,85 @@
 """The public functions: load, pack, verify, plan, probe. The command line and the server use only these."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from uringinfer.engine.engine import Engine
+from uringinfer.engine.generation import Generation, GenerationOptions, Listener
+from uringinfer.engine.loading import (
+    DEFAULT_CHUNK,
+    Announce,
+    LoadOptions,
+    OpenModel,
+    Progress,
+    open_model,
+)
+from uringinfer.engine.logits_file import LogitsFile
+from uringinfer.engine.session import Session
+from uringinfer.planning.planner import Placement
+from uringinfer.planning.presets import PRESETS
+from uringinfer.storage.reader import ReaderKind
+from uringinfer.text.sampling import SamplingOptions
+
+__all__ = [
+    "DEFAULT_CHUNK",
+    "PRESETS",
+    "Engine",
+    "Generation",
+    "GenerationOptions",
+    "Listener",
+    "LoadOptions",
+    "LogitsFile",
+    "OpenModel",
+    "SamplingOptions",
+    "Session",
+    "load",
+    "open_model",
+]
+
+
+def load(
+    path: str | Path,
+    *,
+    budget: int | None = None,
+    io: ReaderKind = "auto",
+    threads: int | None = None,
+    context: int | None = None,
+    chunk: int = DEFAULT_CHUNK,
+    placement: Placement = "spread",
+    ring_slots: int = 2,
+    verify_reads: bool = False,
+    native: bool | None = None,
+    pack_dir: Path | None = None,
+    chat_template: Path | None = None,
+    progress: Progress | None = None,
+    announce: Announce | None = None,
+) -> Engine:
+    """Loads the model at `path`: a container, or a checkpoint directory or GGUF file, which is packed first.
+
+    `budget` bounds the memory of the whole process, in bytes; None takes what the machine grants. `native`
+    None uses the C kernels if they are there. `progress` is called with (what, bytes done, bytes in all),
+    `announce` with a line before something long that was not asked for, which is packing.
+
+    Raises BudgetError below the model's floor, UnsupportedModelError for a model that this package does not
+    run, IntegrityError for damaged files, UsageError for options that cannot be.
+    """
+    opened = open_model(
+        path,
+        threads=threads,
+        native=native,
+        pack_dir=pack_dir,
+        chat_template=chat_template,
+        progress=progress,
+        announce=announce,
+    )
+    options = LoadOptions(
+        budget=budget,
+        context=context,
+        chunk=chunk,
+        io=io,
+        placement=placement,
+        ring_slots=ring_slots,
+        verify_reads=verify_reads,
+    )
+    return opened.load(options, progress)

@@ -3,13 +3,21 @@
 | variable | meaning |
 |---|---|
 | `URINGINFER_NATIVE` | `0`: use neither the io_uring module nor the native kernels, even if they are built |
+| `XDG_CACHE_HOME` | checkpoints given to `generate` are packed below `$XDG_CACHE_HOME/uringinfer` |
 """
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 
 def native_enabled() -> bool:
     """Whether compiled modules may be used; `URINGINFER_NATIVE=0` forbids them."""
     return os.environ.get("URINGINFER_NATIVE") != "0"
+
+
+def cache_directory() -> Path:
+    """Where what can be made again is kept: `$XDG_CACHE_HOME/uringinfer`, by default below `~/.cache`."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache") / "uringinfer"

@@ -1,0 +1,114 @@
+"""The second law: peak resident memory stays within the budget, in a process of its own, and in a cgroup."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tiny_models import Containers, write_tiny_checkpoint
+
+ROOT = Path(__file__).parents[2]
+CGROUPS = Path("/sys/fs/cgroup")
+IDS = ",".join(str(number) for number in range(1, 13))
+SLACK = 1 << 20
+"""Between two processes the interpreter's share differs by some pages."""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """40 MB of weights in segments of 1 MiB: far more than what is not accounted for."""
+    directory = tmp_path_factory.mktemp("budget")
+    checkpoint = write_tiny_checkpoint(
+        directory / "checkpoint", layers=6, hidden=512, intermediate=1536, heads=8, kv_heads=4, vocab=4000
+    )
+    return Containers(checkpoint, directory)(1 << 20)
+
+
+LAUNCHER = """
+import resource, subprocess, sys
+code = subprocess.call(sys.argv[1:])
+print("maxrss", resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)
+sys.exit(code)
+"""
+"""A small process between this one and the command: the kernel's peak of a child begins with its parent's."""
+
+
+def generate(model, budget, *options, enter=None):
+    """Runs the command; (exit code, stdout, stderr, peak resident bytes as the kernel counted them)."""
+    command = [sys.executable, "-c", LAUNCHER, sys.executable, "-m", "uringinfer", "generate", str(model)]
+    command += ["--ids", IDS, "-n", "5", "--json", "--ignore-eos", "--budget", str(budget), *options]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=ROOT, env=environment, preexec_fn=enter
+    )
+    peak = int(re.search(r"^maxrss (\d+)$", done.stderr, re.MULTILINE)[1]) * 1024
+    return done.returncode, done.stdout, done.stderr, peak
+
+
+def floor_of(model, *options):
+    code, _, err, _ = generate(model, 1 << 20, *options)
+    assert code == 5
+    return int(re.search(r"floor of .*?\((\d+) bytes\)", err)[1])
+
+
+@pytest.mark.parametrize(
+    ("above_floor", "options"),
+    [
+        (SLACK, ()),
+        (SLACK, ("--chunk", "1")),
+        (SLACK, ("-c", "4096")),
+        (SLACK, ("--io", "preadv")),
+        (20 << 20, ()),
+        (60 << 20, ()),
+    ],
+)
+def test_peak_memory_stays_within_the_budget(model, above_floor, options):
+    budget = floor_of(model, *options) + above_floor
+    code, out, err, peak = generate(model, budget, *options)
+    assert code == 0, err
+    stats = json.loads(out)["stats"]
+    assert peak <= budget
+    assert stats["peak_rss_bytes"] == pytest.approx(peak, abs=1 << 20)
+    assert len(json.loads(out)["tokens"]) == 5
+
+
+def memory_cgroup():
+    """A new memory cgroup: its directory and the name of its limit."""
+    for parent, limit in (
+        (CGROUPS / "memory", "memory.limit_in_bytes"),
+        (CGROUPS, "memory.max"),
+    ):
+        group = parent / f"uringinfer-test-{os.getpid()}"
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        if (group / limit).exists():
+            return group, limit
+        group.rmdir()
+    pytest.skip("needs permission to make a memory cgroup (root)")
+
+
+@pytest.mark.parametrize("above_floor", [SLACK, 30 << 20])
+def test_a_run_lives_in_a_cgroup_of_exactly_its_budget(model, above_floor):
+    budget = floor_of(model) + above_floor
+    group, limit = memory_cgroup()
+    try:
+        (group / limit).write_text(str(budget))
+        swap = group / "memory.swap.max"
+        if swap.exists():
+            swap.write_text("0")
+        procs = str(group / "cgroup.procs")
+
+        def enter():
+            Path(procs).write_text(str(os.getpid()))
+
+        code, out, err, peak = generate(model, budget, enter=enter)
+    finally:
+        group.rmdir()
+    assert code == 0, err
+    assert peak <= budget
+    assert len(json.loads(out)["tokens"]) == 5

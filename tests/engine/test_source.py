@@ -1,0 +1,44 @@
+import os
+
+import pytest
+from tiny_models import write_tiny_checkpoint
+
+from uringinfer.engine.loading import open_model
+from uringinfer.engine.source import find_container
+from uringinfer.errors import UsageError
+
+
+def test_a_container_is_itself(packed):
+    assert find_container(packed()) == packed()
+
+
+def test_a_checkpoint_is_packed_once_and_announced(tmp_path):
+    checkpoint = write_tiny_checkpoint(tmp_path / "model", layers=1)
+    told, steps = [], []
+    first = find_container(checkpoint, tmp_path / "cache", lambda *step: steps.append(step), told.append)
+    again = find_container(checkpoint, tmp_path / "cache", announce=told.append)
+    assert first == again
+    assert len(told) == 1 and str(first) in told[0]
+    assert steps[-1][0] == "packing" and steps[-1][1] == steps[-1][2]
+    assert open_model(first).model.num_layers == 1
+
+
+def test_a_changed_checkpoint_is_packed_anew(tmp_path):
+    checkpoint = write_tiny_checkpoint(tmp_path / "model", layers=1)
+    first = find_container(checkpoint, tmp_path / "cache")
+    os.utime(checkpoint / "config.json", ns=(1, 1))
+    assert find_container(checkpoint, tmp_path / "cache") != first
+
+
+def test_the_cache_directory_of_the_user_is_the_default(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    checkpoint = write_tiny_checkpoint(tmp_path / "model", layers=1)
+    assert find_container(checkpoint).parent == tmp_path / "xdg" / "uringinfer"
+
+
+def test_what_is_no_model_is_named(tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "notes.txt").write_text("hello")
+    for name, what in (("empty", "is neither"), ("notes.txt", "is neither"), ("none", "does not exist")):
+        with pytest.raises(UsageError, match=f"{name} {what}"):
+            find_container(tmp_path / name, tmp_path / "cache")

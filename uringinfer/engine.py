@@ -1,1 +1,0 @@
-"""Engine (a loaded model) and Session (the state of one conversation)."""

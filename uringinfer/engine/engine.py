@@ -1,0 +1,166 @@
+"""A loaded model: weights in memory and on their way there, ready to make conversations and text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from uringinfer.container.container import Container
+from uringinfer.engine.generation import Generation, GenerationOptions, Listener, Turn
+from uringinfer.engine.memory import peak_resident_bytes
+from uringinfer.engine.prompt import Prompter
+from uringinfer.engine.session import Session
+from uringinfer.errors import UsageError
+from uringinfer.kernels import Kernels
+from uringinfer.models.base import Model
+from uringinfer.planning.memory import MemoryPlan
+from uringinfer.report import Phase, RunStatistics, Setup, Snapshot
+from uringinfer.residency.trunk import Trunk
+from uringinfer.storage.arena import Arena
+from uringinfer.storage.direct import StorageFile
+from uringinfer.storage.reader import Reader
+from uringinfer.text.sampling import Sampler
+
+
+class Engine:
+    """A model, loaded within a budget. Made by `uringinfer.load`; `close` it, or use it in a `with`.
+
+    `setup` tells what was asked for and what was obtained, `notes` what was not, in words. `plan` is where
+    every byte of the budget goes. An engine belongs to the thread that loaded it, apart from `interrupt`.
+    """
+
+    def __init__(
+        self,
+        *,
+        container: Container,
+        model: Model,
+        prompter: Prompter,
+        kernels: Kernels,
+        plan: MemoryPlan,
+        arena: Arena,
+        file: StorageFile,
+        reader: Reader,
+        trunk: Trunk,
+        setup: Setup,
+        notes: Sequence[str],
+        load_seconds: float,
+    ) -> None:
+        self.container = container
+        self.model = model
+        self.prompter = prompter
+        self.plan = plan
+        self.setup = setup
+        self.notes = list(notes)
+        self.kernels = kernels
+        self.trunk = trunk
+        self.reader = reader
+        self.load_seconds = load_seconds
+        self._arena = arena
+        self._file = file
+
+    def session(self, context: int | None = None) -> Session:
+        """A new conversation of at most `context` tokens; None means what the plan has room for.
+
+        The budget has room for the state of one session of the planned context. Raises UsageError for a
+        longer one.
+        """
+        planned = self.setup.context
+        if context is not None and not 1 <= context <= planned:
+            raise UsageError(
+                f"a context of {context} tokens was asked for and {planned} are planned",
+                hint="load the model with a longer context",
+            )
+        return Session(self.model, self.trunk, context or planned, self.setup.chunk)
+
+    def encode(self, prompt: str, *, raw: bool = False) -> list[int]:
+        """The ids of a prompt, as one user's turn in the model's chat format; `raw` leaves that out.
+
+        Raises UsageError if the model has no tokenizer.
+        """
+        return self.prompter.encode(prompt, raw=raw)
+
+    def generate(
+        self,
+        prompt: str | Sequence[int] | NDArray[np.int64],
+        options: GenerationOptions | None = None,
+        listener: Listener | None = None,
+        *,
+        raw: bool = False,
+        session: Session | None = None,
+    ) -> Generation:
+        """Generates after `prompt`: text (in the chat format unless `raw`) or token ids.
+
+        `session` goes on with a conversation; without it, a new one is made. An interrupt ends the turn with
+        finish_reason "interrupted"; what was generated so far is kept.
+
+        Raises UsageError for a prompt that is empty or does not fit into the context.
+        """
+        options = options or GenerationOptions()
+        ids = self.encode(prompt, raw=raw) if isinstance(prompt, str) else [int(token) for token in prompt]
+        sampler = Sampler(options.sampling)
+        self.trunk.resume()
+        session = session or self.session()
+        before = Snapshot.take(self.trunk.statistics())
+        moments: list[Snapshot] = []
+        turn = Turn(
+            session,
+            self.prompter.tokenizer,
+            options,
+            listener or Listener(),
+            on_prompt_end=lambda: moments.append(Snapshot.take(self.trunk.statistics())),
+        )
+        fed = session.length
+        turn.run(ids, sampler)
+        after = Snapshot.take(self.trunk.statistics())
+        prompt_end = moments[0] if moments else after
+        prompt_tokens = min(len(ids), session.length - fed)
+        written = (
+            None
+            if after.bytes_written is None or before.bytes_written is None
+            else after.bytes_written - before.bytes_written
+        )
+        first = turn.first_token_at
+        stats = RunStatistics(
+            setup=self.setup,
+            prompt=Phase.between(before, prompt_end, prompt_tokens),
+            decode=Phase.between(prompt_end, after, session.length - fed - prompt_tokens),
+            load_seconds=self.load_seconds,
+            first_token_seconds=None if first is None else first - before.seconds,
+            peak_rss=peak_resident_bytes(),
+            bytes_written=written,
+        )
+        return Generation(
+            prompt_ids=ids,
+            tokens=turn.tokens,
+            text="".join(turn.pieces),
+            finish_reason=turn.finish_reason,
+            seed=sampler.seed,
+            stats=stats,
+            notes=[*self.notes, *turn.notes],
+        )
+
+    def interrupt(self) -> None:
+        """Asks a running generation to end at the next segment. Safe in signal handlers and other threads."""
+        self.trunk.interrupt()
+
+    def close(self) -> None:
+        """Waits for reads in flight and gives memory and files back."""
+        self.trunk.close()
+        self.reader.close()
+        self._file.close()
+        self._arena.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,241 @@
+"""How a model is loaded: opened, measured, planned, filled.
+
+The order is what makes the budget true. Everything that a run needs besides weights is in memory before
+anything is planned: modules, the tokenizer, the kernels with their threads. Then the process is measured,
+and what is left of the budget is planned to the byte. So loading has two steps: `open_model` does the first,
+`OpenModel.load` the second; between them a caller can turn a prompt into tokens and ask for just enough
+context.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from uringinfer.container.container import Container
+from uringinfer.engine.engine import Engine
+from uringinfer.engine.memory import carve_trunk, peak_resident_bytes, release_unused, warm_up
+from uringinfer.engine.prompt import Prompter
+from uringinfer.engine.source import find_container
+from uringinfer.errors import BudgetError, UsageError
+from uringinfer.kernels import Kernels, open_kernels
+from uringinfer.models import model_from_config
+from uringinfer.models.base import Model
+from uringinfer.planning.machine import Machine, resident_bytes
+from uringinfer.planning.memory import MemoryPlan, ModelSizes, default_budget, plan_memory
+from uringinfer.planning.planner import Placement
+from uringinfer.report import Setup
+from uringinfer.residency.embedding import row_sizes
+from uringinfer.residency.ring import check_segment
+from uringinfer.residency.trunk import Trunk
+from uringinfer.storage.arena import Arena
+from uringinfer.storage.direct import open_file
+from uringinfer.storage.reader import ReaderKind, open_reader
+from uringinfer.units import format_size
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is going on ("packing", "loading"), bytes done, bytes in all."""
+
+Announce = Callable[[str], None]
+"""Called with one line of text about something long that is about to begin."""
+
+DEFAULT_CHUNK = 128
+"""Tokens of the prompt fed in one pass over the weights."""
+DEFAULT_CONTEXT = 4096
+CONTEXT_STEP = 256
+"""A context derived from a prompt is rounded up to a multiple of this."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """How to load. `budget` None takes what the machine grants; `context` None takes `DEFAULT_CONTEXT`, or
+    the model's if that is shorter. `all_logits` leaves room for the logits of every position of a chunk."""
+
+    budget: int | None = None
+    context: int | None = None
+    chunk: int = DEFAULT_CHUNK
+    io: ReaderKind = "auto"
+    placement: Placement = "spread"
+    ring_slots: int = 2
+    trunk_budget: int | None = None
+    all_logits: bool = False
+    verify_reads: bool = False
+    poison_slots: bool = False
+
+
+class OpenModel:
+    """A model whose files are open and whose weights are not loaded yet. Made by `open_model`.
+
+    `opening_peak` is the most memory that opening it took, 0 if the process had more before.
+    """
+
+    def __init__(
+        self,
+        container: Container,
+        model: Model,
+        prompter: Prompter,
+        kernels: Kernels,
+        *,
+        opening_peak: int = 0,
+    ) -> None:
+        self.container = container
+        self.model = model
+        self.prompter = prompter
+        self.kernels = kernels
+        self._opening_peak = opening_peak
+
+    def encode(self, prompt: str, *, raw: bool = False) -> list[int]:
+        """The ids of a prompt; see `Engine.encode`."""
+        return self.prompter.encode(prompt, raw=raw)
+
+    def context_for(self, tokens: int) -> int:
+        """A context with room for `tokens` tokens, rounded up, and at most the model's."""
+        return min(self.model.max_context, -(-max(tokens, 1) // CONTEXT_STEP) * CONTEXT_STEP)
+
+    def sizes(self, context: int, chunk: int, *, all_logits: bool = False) -> ModelSizes:
+        """What the model needs at this context and chunk, for the planner."""
+        rows = row_sizes(self.container.segments)
+        logits = 4 * chunk * self.model.vocab_size if all_logits else 0
+        return ModelSizes.of_segments(
+            self.container.segments,
+            state_bytes=self.model.state_bytes(context),
+            scratch_bytes=self.model.scratch_bytes(chunk, context) + logits,
+            staging_bytes=rows.staging_bytes,
+            row_bytes=rows.row_bytes,
+        )
+
+    def plan(self, options: LoadOptions) -> MemoryPlan:
+        """Where every byte of the budget goes, for this process as it is now.
+
+        Raises BudgetError with both numbers for a budget below the floor, UsageError for a context or chunk
+        that cannot be.
+        """
+        context = self.context(options)
+        if options.chunk < 1:
+            raise UsageError(f"a chunk of {options.chunk} tokens cannot be fed", hint="give 1 or more")
+        sizes = self.sizes(context, min(options.chunk, context), all_logits=options.all_logits)
+        interpreter = resident_bytes()
+        budget = options.budget
+        if budget is None:
+            usable = Machine.read().usable_bytes
+            budget = max(default_budget(sizes, usable, interpreter_bytes=interpreter), self._opening_peak)
+        plan = plan_memory(
+            sizes,
+            budget,
+            interpreter_bytes=interpreter,
+            ring_slots=options.ring_slots,
+            placement=options.placement,
+            trunk_budget=options.trunk_budget,
+        )
+        if self._opening_peak > budget:
+            raise BudgetError(
+                f"opening the model took {format_size(self._opening_peak)}, more than the budget of"
+                f" {format_size(budget)}",
+                floor=max(self._opening_peak, plan.floor),
+                budget=budget,
+                hint="raise --budget; if the model was packed just now, run again",
+            )
+        return plan
+
+    def context(self, options: LoadOptions) -> int:
+        """The context that these options mean. Raises UsageError if the model cannot have it."""
+        if options.context is None:
+            return min(DEFAULT_CONTEXT, self.model.max_context)
+        if not 1 <= options.context <= self.model.max_context:
+            raise UsageError(
+                f"a context of {options.context} tokens was asked for and this model has at most"
+                f" {self.model.max_context}",
+                hint="give a smaller -c",
+            )
+        return options.context
+
+    def load(self, options: LoadOptions | None = None, progress: Progress | None = None) -> Engine:
+        """Plans the memory, fills it and starts reading ahead.
+
+        Raises what `plan` raises; IntegrityError for reads that fail, EnvironmentError_ for a reader that was
+        insisted on and is not there.
+        """
+        options = options or LoadOptions()
+        began = time.perf_counter()
+        release_unused()
+        plan = self.plan(options)
+        arena = Arena(plan.arena_bytes)
+        file = open_file(self.container.trunk_path)
+        reader = open_reader(options.io, arena=arena, files=[file])
+        trunk = Trunk(
+            self.container.segments,
+            file,
+            reader,
+            self.kernels,
+            carve_trunk(arena, self.container.segments, plan),
+            check=check_segment if options.verify_reads else None,
+            poison=options.poison_slots,
+        )
+        trunk.load(None if progress is None else lambda done, total: progress("loading", done, total))
+        context = self.context(options)
+        setup = Setup(
+            model=str(self.container.path),
+            family=self.model.family,
+            budget=plan.budget,
+            context=context,
+            chunk=min(options.chunk, context),
+            pinned_bytes=plan.trunk.pinned_bytes,
+            streamed_bytes=plan.trunk.streamed_bytes,
+            plan_reason=plan.trunk.reason,
+            placement=plan.trunk.placement,
+            ring_slots=plan.trunk.ring_slots,
+            reader=reader.name,
+            is_direct=file.direct.is_direct,
+            direct_reason=file.direct.reason,
+            overlaps=trunk.overlaps,
+            arena_bytes=plan.arena_bytes,
+            huge_bytes=arena.huge_bytes(),
+            kernels=self.kernels.name,
+            simd=self.kernels.simd,
+            threads=self.kernels.threads,
+        )
+        return Engine(
+            container=self.container,
+            model=self.model,
+            prompter=self.prompter,
+            kernels=self.kernels,
+            plan=plan,
+            arena=arena,
+            file=file,
+            reader=reader,
+            trunk=trunk,
+            setup=setup,
+            notes=[*self.prompter.notes, *self.kernels.notes, *reader.notes, *arena.notes],
+            load_seconds=time.perf_counter() - began,
+        )
+
+
+def open_model(
+    path: str | Path,
+    *,
+    threads: int | None = None,
+    native: bool | None = None,
+    pack_dir: Path | None = None,
+    chat_template: Path | None = None,
+    progress: Progress | None = None,
+    announce: Announce | None = None,
+) -> OpenModel:
+    """Opens the model at `path`: a container, or a checkpoint directory or GGUF file, which is packed first.
+
+    `native` None takes the native kernels if they are there, True insists on them. A checkpoint is packed
+    once, into `pack_dir` or the user's cache directory, after `announce` was told. `chat_template` is a file
+    that takes the place of the model's own template.
+
+    Raises UsageError if there is no model at `path`, UnsupportedModelError for a family that is not known,
+    IntegrityError for damaged files.
+    """
+    peak_before = peak_resident_bytes()
+    container = Container.open(find_container(Path(path), pack_dir, progress, announce))
+    model = model_from_config(container.manifest.config)
+    kernels = open_kernels(native, threads)
+    prompter = Prompter(container.path, chat_template)
+    warm_up(kernels)
+    peak = peak_resident_bytes()
+    return OpenModel(container, model, prompter, kernels, opening_peak=peak if peak > peak_before else 0)
