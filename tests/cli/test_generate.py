@@ -1,0 +1,205 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+sys.path.append(str(Path(__file__).parents[1] / "engine"))
+from tiny_models import Containers, write_tiny_checkpoint
+
+from uringinfer.cli.main import cli, main
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("cli")
+    return str(Containers(write_tiny_checkpoint(directory / "checkpoint"), directory)())
+
+
+def run(*arguments, text=None):
+    """Runs the command in this process; errors come as exceptions, as `main` sees them."""
+    return CliRunner().invoke(cli, ["generate", *map(str, arguments)], input=text, catch_exceptions=False)
+
+
+def run_main(monkeypatch, capsys, *arguments):
+    """The exit code and stderr of the command line as a whole."""
+    monkeypatch.setattr(sys, "argv", ["uringinfer", "generate", *map(str, arguments)])
+    with pytest.raises(SystemExit) as exited:
+        main()
+    return exited.value.code, capsys.readouterr().err
+
+
+def test_text_goes_to_stdout_and_everything_else_to_stderr(model):
+    result = run(model, "-p", "hello", "-n", 8, "--ignore-eos")
+    generation = json.loads(run(model, "-p", "hello", "-n", 8, "--ignore-eos", "--json").stdout)
+    assert result.exit_code == 0
+    assert result.stdout == generation["text"] + "\n"
+    assert "hit rate" in result.stderr and "tokens/s" in result.stderr
+
+
+def test_json_is_one_object_with_the_documented_keys(model):
+    result = run(model, "-p", "hello", "-n", 4, "--json")
+    generation = json.loads(result.stdout)
+    assert set(generation) == {"prompt_ids", "tokens", "text", "finish_reason", "seed", "stats", "notes"}
+    assert len(generation["tokens"]) <= 4
+    assert {"prompt", "decode", "setup", "peak_rss_bytes", "bound_by"} <= set(generation["stats"])
+
+
+def test_statistics_can_be_left_out(model):
+    assert "tokens/s" not in run(model, "-p", "hello", "-n", 2, "--no-stats").stderr
+
+
+def test_the_prompt_comes_from_a_file_from_stdin_or_from_numbers(model, tmp_path):
+    (tmp_path / "prompt.txt").write_text("hello")
+    ids = json.loads(run(model, "-p", "hello", "-n", 0, "--json").stdout)["prompt_ids"]
+    for arguments, text in (
+        (["-f", tmp_path / "prompt.txt"], None),
+        (["-f", "-"], "hello"),
+        (["-"], "hello"),
+        (["--ids", ",".join(map(str, ids))], None),
+    ):
+        assert json.loads(run(model, *arguments, "-n", 0, "--json", text=text).stdout)["prompt_ids"] == ids
+
+
+def test_raw_leaves_the_chat_format_out(model):
+    raw, chat = (
+        json.loads(run(model, "-p", "hello", "-n", 0, "--json", *flag).stdout) for flag in (["--raw"], [])
+    )
+    assert len(raw["prompt_ids"]) < len(chat["prompt_ids"])
+
+
+def test_a_template_file_takes_the_place_of_the_models_own(model, tmp_path):
+    (tmp_path / "t.jinja").write_text("{{ messages[0].content }}")
+    ours = run(model, "-p", "hello", "-n", 0, "--json", "--chat-template", tmp_path / "t.jinja")
+    raw = run(model, "-p", "hello", "-n", 0, "--json", "--raw")
+    assert json.loads(ours.stdout)["prompt_ids"] == json.loads(raw.stdout)["prompt_ids"]
+
+
+@pytest.mark.parametrize(("tokens", "rows"), [(5, 4 + 5 - 1), (1, 4), (0, 4)])
+def test_logits_are_written_for_every_position_fed(model, tmp_path, tokens, rows):
+    path = tmp_path / "logits.npy"
+    result = run(model, "--ids", "1,2,3,4", "-n", tokens, "--ignore-eos", "--logits-out", path, "--json")
+    logits = np.load(path)
+    assert (logits.dtype, logits.shape) == (np.float32, (rows, 600))
+    generated = json.loads(result.stdout)["tokens"]
+    assert logits[3 : 3 + tokens].argmax(axis=1).tolist() == generated
+
+
+def test_sampling_options_reach_the_sampler(model):
+    def tokens(*options):
+        return json.loads(run(model, "--ids", "1,2", "-n", 8, "--ignore-eos", "--json", *options).stdout)[
+            "tokens"
+        ]
+
+    assert tokens("--temp", 2, "-s", 1) != tokens("--temp", 2, "-s", 2)
+    assert tokens("--temp", 2, "-s", 1) == tokens("--temp", 2, "-s", 1)
+    for option, value in (("--top-k", 1), ("--top-p", 1e-9), ("--min-p", 1.0)):
+        assert tokens("--temp", 2, option, value) == tokens()
+    assert len(set(tokens("--repeat-penalty", 1000.0))) == 8
+
+
+def test_stop_strings_end_the_text(model):
+    text = json.loads(run(model, "--ids", "1,2", "-n", 12, "--ignore-eos", "--json").stdout)["text"]
+    stopped = json.loads(
+        run(model, "--ids", "1,2", "-n", 12, "--ignore-eos", "--json", "--stop", text[3:5]).stdout
+    )
+    assert stopped["text"] == text[: text.index(text[3:5])]
+    assert stopped["finish_reason"] == "stop"
+
+
+def test_loading_options_reach_the_engine(model):
+    options = ["--io", "preadv", "--placement", "prefix", "--ring-slots", 3, "-t", 1, "--chunk", 3, "-c", 77]
+    setup = json.loads(run(model, "--ids", "1,2,3,4", "-n", 1, "--json", *options).stdout)["stats"]["setup"]
+    assert (setup["reader"], setup["placement"], setup["threads"]) == ("preadv", "prefix", 1)
+    assert (setup["chunk"], setup["context"]) == (3, 77)
+
+
+def test_the_context_is_what_prompt_and_answer_need_rounded_up(model):
+    setup = json.loads(run(model, "--ids", "1,2,3", "-n", 300, "--stop", "e", "--json").stdout)["stats"][
+        "setup"
+    ]
+    assert setup["context"] == 512
+
+
+def test_a_checkpoint_is_packed_into_the_directory_that_was_named(tmp_path):
+    checkpoint = write_tiny_checkpoint(tmp_path / "model", layers=1)
+    for announced in (True, False):
+        result = run(checkpoint, "--ids", "1", "-n", 1, "--pack-dir", tmp_path / "packed")
+        assert ("packing" in result.stderr) is announced
+    assert len(list((tmp_path / "packed").glob("*.uring"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["-p", "a", "--ids", "1"], 2, "both text and --ids"),
+        (["-p", "a", "-"], 2, "more than once"),
+        ([], 2, "no prompt was given"),
+        (["--ids", "1,x"], 2, "not a list of token numbers"),
+        (["--ids", "1,600"], 2, "token 600 is outside"),
+        (["-p", "a", "--temp", "-1"], 2, "temperature is -1.0"),
+        (["-p", "a", "--budget", "12q"], 2, "not a size"),
+        (["-p", "a", "--budget", "1G", "--preset", "laptop"], 2, "exclude each other"),
+        (["-p", "a", "--budget", "1M"], 5, "below this model's floor"),
+        (["-p", "a", "-c", "99999"], 2, "at most 8192"),
+        (["-f", "/nonexistent"], 2, "cannot read the prompt"),
+    ],
+)
+def test_mistakes_give_one_line_and_their_exit_code(monkeypatch, capsys, model, arguments, code, message):
+    got, err = run_main(monkeypatch, capsys, model, *arguments)
+    assert got == code
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_a_path_without_a_model_is_a_usage_error(monkeypatch, capsys, tmp_path):
+    code, err = run_main(monkeypatch, capsys, tmp_path / "none", "-p", "a")
+    assert code == 2
+    assert err.startswith(f"uringinfer: {tmp_path / 'none'} does not exist; give NAME.uring, ")
+    assert err.count("\n") == 1
+
+
+def start(model, *arguments):
+    command = [sys.executable, "-m", "uringinfer", "generate", model, *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment
+    )
+    killer = threading.Timer(60, process.kill)
+    killer.daemon = True
+    killer.start()
+    return process
+
+
+def test_the_first_interrupt_ends_the_turn_and_keeps_the_text(model):
+    process = start(model, "--ids", "1,2,3", "-n", "8000", "--ignore-eos", "--temp", "1", "-s", "1")
+    first = process.stdout.read(20)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate()
+    assert process.returncode == 130
+    assert len(first) == 20 and out.endswith("\n")
+    assert "decode:" in err
+    assert "Traceback" not in err
+
+
+def test_an_interrupted_run_still_prints_its_json(model, tmp_path):
+    path = tmp_path / "logits.npy"
+    process = start(
+        model, "--ids", "1,2,3", "-n", "8000", "--ignore-eos", "--json", "--logits-out", str(path)
+    )
+    while not path.exists() or path.stat().st_size < 600 * 4 * 20:
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate()
+    assert process.returncode == 130
+    generation = json.loads(out)
+    assert generation["finish_reason"] == "interrupted"
+    assert len(np.load(path)) == 3 + len(generation["tokens"]) - 1

@@ -1,0 +1,245 @@
+"""`uringinfer generate`: text from a prompt, streamed to stdout; everything else goes to stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+
+from uringinfer import api
+from uringinfer.cli.interrupts import first_interrupt
+from uringinfer.cli.progress import progress
+from uringinfer.errors import UsageError
+from uringinfer.units import parse_size
+
+INTERRUPTED = 130
+
+
+def _token_ids(text: str) -> list[int]:
+    try:
+        return [int(number) for number in text.replace(",", " ").split()]
+    except ValueError:
+        raise click.BadParameter(f"'{text}' is not a list of token numbers such as 1,2,3") from None
+
+
+def _read_prompt(prompt: str | None, file: Path | None, dash: str | None) -> str | None:
+    """The prompt's text from the one source that was given; None if there is none."""
+    if dash not in (None, "-"):
+        raise UsageError(f"unexpected argument '{dash}'", hint="give the prompt with -p, or - to read stdin")
+    sources = [source for source in (prompt, file, dash) if source is not None]
+    if len(sources) > 1:
+        raise UsageError("the prompt was given more than once", hint="choose one of -p, -f, - and --ids")
+    if prompt is not None:
+        return prompt
+    if dash is not None or str(file) == "-":
+        return sys.stdin.read()
+    if file is None:
+        return None
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot read the prompt from {file}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file} is not UTF-8 (byte {error.start})", hint="convert it") from None
+
+
+@click.command()
+@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("dash", metavar="[-]", required=False)
+@click.option("-p", "--prompt", metavar="TEXT", help="The prompt.")
+@click.option(
+    "-f", "--file", type=click.Path(path_type=Path), help="Read the prompt from a file (- is stdin)."
+)
+@click.option(
+    "--ids",
+    type=_token_ids,
+    metavar="N,N,...",
+    help="The prompt as token numbers, such as 1,2,3; needs no tokenizer.",
+)
+@click.option("--raw", is_flag=True, help="Do not put the prompt into the model's chat format.")
+@click.option(
+    "--chat-template", type=click.Path(path_type=Path), help="A Jinja file instead of the model's own."
+)
+@click.option(
+    "-n",
+    "--max-tokens",
+    type=click.IntRange(0),
+    default=128,
+    show_default=True,
+    help="Tokens to generate; 0 only reads the prompt.",
+)
+@click.option(
+    "-c", "--context", type=click.IntRange(1), help="Room for so many tokens.  [default: what is needed]"
+)
+@click.option(
+    "--chunk",
+    type=click.IntRange(1),
+    default=api.DEFAULT_CHUNK,
+    show_default=True,
+    help="Prompt tokens fed in one pass over the weights.",
+)
+@click.option(
+    "-t", "--threads", type=click.IntRange(1), help="Threads that compute.  [default: all processors]"
+)
+@click.option("-s", "--seed", type=click.IntRange(0), help="Seed of the sampler.  [default: drawn]")
+@click.option(
+    "--temp", "temperature", type=float, default=0.0, show_default=True, help="Temperature; 0 is greedy."
+)
+@click.option(
+    "--top-k", type=int, default=0, show_default=True, help="Keep the k likeliest tokens; 0 keeps all."
+)
+@click.option(
+    "--top-p", type=float, default=1.0, show_default=True, help="Keep the likeliest up to this sum."
+)
+@click.option(
+    "--min-p", type=float, default=0.0, show_default=True, help="Drop below this share of the likeliest."
+)
+@click.option(
+    "--repeat-penalty", type=float, default=1.0, show_default=True, help="Penalty of recent tokens; 1 is off."
+)
+@click.option("--stop", multiple=True, metavar="TEXT", help="End before this text; may be repeated.")
+@click.option("--ignore-eos", is_flag=True, help="Go on behind the model's end token.")
+@click.option(
+    "--budget",
+    type=parse_size,
+    metavar="SIZE",
+    help="Memory of the whole process, such as 8G.  [default: what the machine grants]",
+)
+@click.option(
+    "--preset", type=click.Choice(api.PRESETS), help="A named memory for the trunk, instead of --budget."
+)
+@click.option(
+    "--io",
+    type=click.Choice(["auto", "uring", "preadv"]),
+    default="auto",
+    show_default=True,
+    help="How to read.",
+)
+@click.option(
+    "--placement",
+    type=click.Choice(["spread", "prefix"]),
+    default="spread",
+    show_default=True,
+    help="Which segments to pin.",
+)
+@click.option(
+    "--ring-slots",
+    type=click.IntRange(1),
+    default=2,
+    show_default=True,
+    help="Segments in flight; 1 reads synchronously.",
+)
+@click.option("--verify-reads", is_flag=True, help="Check the CRC32 of every segment that is read.")
+@click.option(
+    "--pack-dir", type=click.Path(path_type=Path), help="Where a checkpoint is packed.  [default: the cache]"
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the text.")
+@click.option("--stats/--no-stats", default=True, show_default=True, help="Statistics on stderr.")
+@click.option(
+    "--logits-out", type=click.Path(path_type=Path), help="Write the logits, float32 [positions, vocab]."
+)
+def command(model: Path, dash: str | None, **options: Any) -> None:
+    """Generate text with MODEL: a container, a checkpoint directory or a GGUF file.
+
+    The prompt comes from -p, -f, --ids, or from stdin with -. The first Ctrl-C ends the turn and keeps the
+    text, the second one quits; both exit with 130.
+    """
+    prompt = _read_prompt(options["prompt"], options["file"], dash)
+    if (prompt is None) == (options["ids"] is None):
+        given = "no prompt was given" if prompt is None else "both text and --ids were given"
+        raise UsageError(given, hint="give one of -p TEXT, -f FILE, --ids 1,2,3, or - to read stdin")
+    if options["budget"] is not None and options["preset"] is not None:
+        raise UsageError("--budget and --preset exclude each other", hint="give --budget")
+    generation = _run(model, prompt, options)
+    if options["as_json"]:
+        click.echo(json.dumps(generation.to_json(), ensure_ascii=False))
+    if options["stats"]:
+        click.echo(generation.stats.to_text(), err=True)
+    if generation.finish_reason == "interrupted":
+        sys.exit(INTERRUPTED)
+
+
+def _run(path: Path, prompt: str | None, options: dict[str, Any]) -> api.Generation:
+    """Loads the model, says what came of it, and generates."""
+    with progress() as report:
+        opened = api.open_model(
+            path,
+            threads=options["threads"],
+            pack_dir=options["pack_dir"],
+            chat_template=options["chat_template"],
+            progress=report,
+            announce=_say,
+        )
+        ids = options["ids"] if prompt is None else opened.encode(prompt, raw=options["raw"])
+        engine = opened.load(_load_options(opened, len(ids), options), report)
+    with engine, ExitStack() as stack:
+        for line in (engine.setup.to_text(), *(f"note: {note}" for note in engine.notes)):
+            _say(line)
+        logits = options["logits_out"] and stack.enter_context(
+            api.LogitsFile(options["logits_out"], engine.model.vocab_size)
+        )
+        prompt_display = stack.enter_context(ExitStack())
+        listener = api.Listener(
+            text=None if options["as_json"] else _write_text,
+            logits=logits.append if logits else None,
+            prompt=_prompt_listener(prompt_display),
+        )
+        stack.enter_context(first_interrupt(engine.interrupt))
+        generation = engine.generate(ids, _generation_options(options), listener)
+    if generation.tokens and not options["as_json"]:
+        click.echo()
+    for note in generation.notes[len(engine.notes) :]:
+        _say(f"note: {note}")
+    return generation
+
+
+def _load_options(opened: api.OpenModel, prompt_tokens: int, options: dict[str, Any]) -> api.LoadOptions:
+    context = options["context"] or opened.context_for(prompt_tokens + options["max_tokens"])
+    return api.LoadOptions(
+        budget=options["budget"],
+        trunk_budget=None if options["preset"] is None else api.PRESETS[options["preset"]].trunk_bytes,
+        context=context,
+        chunk=min(options["chunk"], max(prompt_tokens, 1)),
+        io=options["io"],
+        placement=options["placement"],
+        ring_slots=options["ring_slots"],
+        all_logits=options["logits_out"] is not None,
+        verify_reads=options["verify_reads"],
+    )
+
+
+def _generation_options(options: dict[str, Any]) -> api.GenerationOptions:
+    sampling = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "seed")
+    return api.GenerationOptions(
+        max_tokens=options["max_tokens"],
+        sampling=api.SamplingOptions(**{name: options[name] for name in sampling}),
+        stop=options["stop"],
+        ignore_eos=options["ignore_eos"],
+    )
+
+
+def _prompt_listener(display: ExitStack) -> Callable[[int, int], None]:
+    """Shows how much of the prompt is read, and clears the line before the first text comes."""
+    report = display.enter_context(progress(unit_is_bytes=False))
+
+    def listen(done: int, total: int) -> None:
+        if report is not None:
+            report("reading the prompt", done, total)
+        if done == total:
+            display.close()
+
+    return listen
+
+
+def _write_text(text: str) -> None:
+    click.echo(text, nl=False)
+    sys.stdout.flush()
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)
