@@ -43,9 +43,8 @@ class DeltaAttention:
     """`heads` heads of `head_dim` channels, for queries, keys and values alike.
 
     `lower_bound` None: a channel's decay is exp(-exp(A_log) softplus(z)), otherwise exp(lower_bound
-    sigmoid(exp(A_log) z)), where z is the forget gate plus `dt_bias`. `rate_shape` is the shape of A_log in
-    the checkpoint; its first `heads` values count, one a head. `full_rank_gate`: the output gate is one
-    matrix (`g_proj`) instead of two (`g_a_proj`, `g_b_proj`).
+    sigmoid(exp(A_log) z)), where z is the forget gate plus `dt_bias`. `full_rank_gate`: the
+    output gate is one matrix (`g_proj`) instead of two (`g_a_proj`, `g_b_proj`).
     """
 
     name: str
@@ -57,7 +56,11 @@ class DeltaAttention:
     norm_eps: float
     lower_bound: float | None
     full_rank_gate: bool
-    rate_shape: tuple[int, ...]
+
+    @property
+    def rotary(self) -> None:
+        """No position is rotated."""
+        return None
 
     @property
     def channels(self) -> int:
@@ -97,14 +100,23 @@ class DeltaAttention:
     def _output(self) -> Linear:
         return self._linear("o_proj", self.hidden, self.channels)
 
-    def _vector(self, part: str, shape: tuple[int, ...]) -> TensorSpec:
-        return TensorSpec(f"{self.name}.{part}", shape, (f"{self.source}.{part}",), kind="vector")
+    def _rates(self) -> TensorSpec:
+        """A_log, one value a head; some checkpoints add axes, or pad it to the channels of a head."""
+        others: tuple[tuple[int, ...], ...] = ((1, 1, self.heads, 1),)
+        if self.head_dim > self.heads:
+            others += ((self.head_dim,),)
+        name, source = f"{self.name}.A_log", f"{self.source}.A_log"
+        return TensorSpec(name, (self.heads,), (source,), kind="vector", other_shapes=others)
+
+    def _bias(self) -> TensorSpec:
+        name, source = f"{self.name}.dt_bias", f"{self.source}.dt_bias"
+        return TensorSpec(name, (self.channels,), (source,), kind="vector")
 
     def tensors(self) -> tuple[TensorSpec, ...]:
         """q, k and v, each with its convolution; the decay's, b_proj, the gate's, o_norm, o_proj."""
         specs = [spec for letter in "qkv" for part in self._mixed(letter) for spec in part.tensors()]
         specs += [spec for part in self._low_rank("f") for spec in part.tensors()]
-        specs += [self._vector("dt_bias", (self.channels,)), self._vector("A_log", self.rate_shape)]
+        specs += [self._bias(), self._rates()]
         specs += [spec for part in (self._beta(), *self._gate()) for spec in part.tensors()]
         return (*specs, *self._norm().tensors(), *self._output().tensors())
 
@@ -117,37 +129,46 @@ class DeltaAttention:
         return DeltaState(self.heads, self.head_dim, self.taps)
 
     def scratch_bytes(self, chunk: int) -> int:
-        """Upper bound of the temporary arrays of `forward`, its result included."""
-        return 4 * (chunk * (9 * self.channels + self.hidden) + 6 * self.channels * self.taps)
+        """Upper bound of the temporary arrays of `forward`, its result included: q, k, v, the forget gate,
+        its bias and the decay; later the output, its normed copy and the gate."""
+        return 4 * (chunk * (6 * self.channels + 2 * self.heads + self.hidden) + self.channels)
 
     def forward(self, weights: Weights, cache: DeltaState, x: Floats, step: Step) -> Floats:
         """x [T, hidden] -> [T, hidden]; `cache` moves on by T tokens."""
-        kernels = weights.kernels
-        mixed = []
-        for letter, history in zip("qkv", cache.history, strict=True):
-            projection, convolution = self._mixed(letter)
-            y = convolution.forward(weights, history, projection.forward(weights, x))
-            mixed.append(y.reshape(len(x), self.heads, self.head_dim))
-        query = kernels.l2_norm(mixed[0], L2_EPS, self.head_dim**-0.5)
-        key = kernels.l2_norm(mixed[1], L2_EPS)
-        decay = self._decay(weights, x)
-        beta = kernels.sigmoid(self._beta().forward(weights, x))
-        output = kernels.delta_rule(query, key, mixed[2], beta, decay, cache.memory)
-
+        output = self._recur(weights, cache, x)
         gate = x
         for part in self._gate():
             gate = part.forward(weights, gate)
         output = self._norm().forward(weights, output).reshape(len(x), self.channels)
-        output *= kernels.sigmoid(gate)
+        output *= weights.kernels.sigmoid(gate)
         return self._output().forward(weights, output)
+
+    def _recur(self, weights: Weights, cache: DeltaState, x: Floats) -> Floats:
+        """x [T, hidden] -> what the state answers, [T, heads, head_dim]."""
+        kernels = weights.kernels
+        q, k, v = (
+            self._mix(weights, letter, history, x)
+            for letter, history in zip("qkv", cache.history, strict=True)
+        )
+        q = kernels.l2_norm(q, L2_EPS, self.head_dim**-0.5)
+        k = kernels.l2_norm(k, L2_EPS)
+        decay = self._decay(weights, x)
+        beta = kernels.sigmoid(self._beta().forward(weights, x))
+        return kernels.delta_rule(q, k, v, beta, decay, cache.memory)
+
+    def _mix(self, weights: Weights, letter: str, history: Floats, x: Floats) -> Floats:
+        """q, k or v: projected and convolved, [T, heads, head_dim]."""
+        projection, convolution = self._mixed(letter)
+        y = convolution.forward(weights, history, projection.forward(weights, x))
+        return y.reshape(len(x), self.heads, self.head_dim)
 
     def _decay(self, weights: Weights, x: Floats) -> Floats:
         """x [T, hidden] -> the decay of each key channel [T, heads, head_dim]."""
         z = x
         for part in self._low_rank("f"):
             z = part.forward(weights, z)
-        bias = weights.vector(f"{self.name}.dt_bias").reshape(self.heads, self.head_dim)
-        rate = np.exp(weights.vector(f"{self.name}.A_log").reshape(-1)[: self.heads])
+        bias = weights.vector(self._bias().name).reshape(self.heads, self.head_dim)
+        rate = np.exp(weights.vector(self._rates().name).reshape(-1)[: self.heads])
         return weights.kernels.forget_gate(
             z.reshape(len(x), self.heads, self.head_dim), bias, rate, self.lower_bound
         )

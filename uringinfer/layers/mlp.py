@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from uringinfer.layers.activation import SILU, Activation
 from uringinfer.layers.linear import Linear
 from uringinfer.layers.step import Step
 from uringinfer.layers.tensors import TensorSpec
@@ -12,13 +13,13 @@ from uringinfer.layers.weights import Floats, Weights
 
 @dataclass(frozen=True, slots=True)
 class GatedMlp:
-    """SwiGLU and its kin. `activation` is a kind of `kernels.gated`, `bias` holds for all projections."""
+    """SwiGLU and its kin; `bias` holds for all projections."""
 
     name: str
     source: str
     hidden: int
     inner: int
-    activation: str = "silu"
+    activation: Activation = SILU
     bias: bool = False
 
     def _projection(self, part: str, rows: int, cols: int) -> Linear:
@@ -40,5 +41,5 @@ class GatedMlp:
     def forward(self, weights: Weights, x: Floats, step: Step) -> Floats:
         """x [T, hidden] -> [T, hidden]."""
         gate, up, down = self._parts()
-        gated = weights.kernels.gated(self.activation, gate.forward(weights, x), up.forward(weights, x))
+        gated = self.activation.forward(weights.kernels, gate.forward(weights, x), up.forward(weights, x))
         return down.forward(weights, gated)

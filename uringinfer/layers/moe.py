@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from uringinfer.kernels import Kernels
+from uringinfer.layers.activation import SILU, Activation
+from uringinfer.layers.latent_space import LatentSpace
 from uringinfer.layers.linear import Linear
 from uringinfer.layers.mlp import GatedMlp
 from uringinfer.layers.router import Routing
@@ -21,18 +23,8 @@ from uringinfer.layers.step import Step
 from uringinfer.layers.tensors import ExpertLayer, TensorSpec
 from uringinfer.layers.weights import ExpertWeights, Floats, Weights
 
-
-@dataclass(frozen=True, slots=True)
-class Activation:
-    """A kind of `kernels.gated` with its settings."""
-
-    kind: str = "silu"
-    limit: float = 0.0
-    alpha: float = 1.0
-
-    def forward(self, kernels: Kernels, gate: Floats, up: Floats) -> Floats:
-        """gate, up [T, n] -> [T, n]."""
-        return kernels.gated(self.kind, gate, up, limit=self.limit, alpha=self.alpha)
+_BUFFERS = 1 << 17
+"""Bytes that numpy's iterators take, at most, where operands are not contiguous (as in `_mix`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +33,8 @@ class Moe:
 
     `gate` is this layer's router and `next_gate` that of the next layer with experts, if it comes right
     after: both have been fetched into the step when `forward` begins. `shared_gate` scales the shared
-    network's output by the sigmoid of one logit.
+    network's output by the sigmoid of one logit. With a `latent` space the routed experts work in there;
+    the router and the shared network see the whole hidden state.
     """
 
     hidden: int
@@ -49,36 +42,49 @@ class Moe:
     experts: ExpertLayer
     gate: RouterGate
     next_gate: RouterGate | None = None
-    activation: Activation = Activation()
+    activation: Activation = SILU
     shared: GatedMlp | None = None
     shared_gate: Linear | None = None
+    latent: LatentSpace | None = None
 
     def tensors(self) -> tuple[TensorSpec, ...]:
-        """The shared network, then its gate; the routers belong to the layers before."""
+        """The way into the latent space, the shared network, its gate, the way out; the routers belong to the
+        layers before."""
         parts = [part for part in (self.shared, self.shared_gate) if part is not None]
-        return tuple(spec for part in parts for spec in part.tensors())
+        beside = tuple(spec for part in parts for spec in part.tensors())
+        if self.latent is None:
+            return beside
+        return (*self.latent.way_in(), *beside, *self.latent.way_out())
+
+    @property
+    def _width(self) -> int:
+        """Channels that a routed expert takes and gives."""
+        return self.hidden if self.latent is None else self.latent.size
 
     def scratch_bytes(self, chunk: int) -> int:
         """Upper bound of the temporary arrays of `forward`, its result included: every token at one expert,
         which is the worst case, while outputs wait to be added, or the shared network before that."""
         top_k = self.gate.router.top_k
         routing = 8 * self.gate.experts + 4 * top_k
-        waiting = (top_k + 1) * self.hidden
-        expert = 2 * self.hidden + 3 * self.inner
+        waiting = (top_k + 1) * self._width + (self._width + self.hidden if self.latent else 0)
+        expert = 2 * self._width + 3 * self.inner
         shared = self.shared.scratch_bytes(chunk) if self.shared else 0
-        return 4 * chunk * routing + max(4 * chunk * (waiting + expert), shared)
+        return 4 * chunk * routing + max(4 * chunk * (waiting + expert) + _BUFFERS, shared)
 
     def forward(self, weights: Weights, x: Floats, step: Step) -> Floats:
         """x [T, hidden] -> [T, hidden]."""
         routing = step.take_gate(self.gate).route(weights.kernels, x)
         with weights.experts.demand(self.experts.layer, routing.experts) as arriving:
             self._look_ahead(weights, x, step)
+            z = x if self.latent is None else self.latent.enter(weights, x)
             shared = self._shared(weights, x, step)
-            outputs = np.full((*routing.experts.shape, self.hidden), np.nan, np.float32)
+            outputs = np.full((*routing.experts.shape, self._width), np.nan, np.float32)
             for expert, loaded in arriving:
                 tokens, places = np.nonzero(routing.experts == expert)
-                outputs[tokens, places] = self._expert(weights.kernels, loaded, x[tokens])
+                outputs[tokens, places] = self._expert(weights.kernels, loaded, z[tokens])
         mixed = _mix(outputs, routing)
+        if self.latent is not None:
+            mixed = self.latent.leave(weights, mixed)
         if shared is not None:
             mixed += shared
         return mixed
@@ -102,7 +108,7 @@ class Moe:
         return y
 
     def _expert(self, kernels: Kernels, loaded: ExpertWeights, x: Floats) -> Floats:
-        """One expert on its tokens x [t, hidden] -> [t, hidden]."""
+        """One expert on its tokens x [t, width] -> [t, width]."""
         gate = _project(kernels, loaded, "gate", x)
         up = _project(kernels, loaded, "up", x)
         return _project(kernels, loaded, "down", self.activation.forward(kernels, gate, up))
@@ -117,7 +123,7 @@ def _project(kernels: Kernels, loaded: ExpertWeights, part: str, x: Floats) -> F
 
 
 def _mix(outputs: Floats, routing: Routing) -> Floats:
-    """Outputs [T, K, hidden] times shares [T, K], added from the router's first choice to its last."""
+    """Outputs [T, K, width] times shares [T, K], added from the router's first choice to its last."""
     mixed = outputs[:, 0] * routing.shares[:, :1]
     for place in range(1, outputs.shape[1]):
         mixed += outputs[:, place] * routing.shares[:, place : place + 1]

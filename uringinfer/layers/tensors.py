@@ -19,7 +19,8 @@ class TensorSpec:
     be split into panels of rows and may be re-encoded; 'vector' (any small tensor: norm, bias, convolution)
     is always kept; 'embedding' is a table whose rows are read on demand and which no pass streams. `whole`
     forbids panels, `exact` re-encoding: a router whose weights moved would choose other experts. `optional`
-    tensors may be absent from the checkpoint.
+    tensors may be absent from the checkpoint. A vector may instead have one of `other_shapes`; it keeps what
+    it has.
     """
 
     name: str
@@ -29,6 +30,7 @@ class TensorSpec:
     whole: bool = False
     exact: bool = False
     optional: bool = False
+    other_shapes: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

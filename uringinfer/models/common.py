@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from uringinfer.layers.activation import Activation
 from uringinfer.layers.attention import GroupedAttention
 from uringinfer.layers.mlp import GatedMlp
 from uringinfer.layers.norm import RmsNorm
@@ -62,9 +63,15 @@ class Common:
         """A dense feed-forward network of one layer, `inner` channels wide."""
         name = f"layers.{layer}.{part}"
         source = f"{self.source_prefix}model.{name}"
-        return GatedMlp(name, source, self.hidden, inner or self.inner, self.activation, bias)
+        return GatedMlp(name, source, self.hidden, inner or self.inner, Activation(self.activation), bias)
 
-    def decoder(self, parts: Iterable[tuple[Attention, FeedForward]], **options: Any) -> Decoder:
+    def decoder(
+        self,
+        parts: Iterable[tuple[Attention, FeedForward]],
+        *,
+        residual_scale: float = 1.0,
+        **options: Any,
+    ) -> Decoder:
         """The model of these attention and feed-forward parts; `options` are the fields of `Decoder`."""
         attentions, feed_forwards = zip(*parts, strict=True)
         chained = chain_routers(feed_forwards)
@@ -75,6 +82,7 @@ class Common:
                 self.norm(number, "post_attention_layernorm"),
                 feed_forward,
                 gates,
+                residual_scale,
             )
             for number, (attention, (feed_forward, gates)) in enumerate(zip(attentions, chained, strict=True))
         )

@@ -54,6 +54,10 @@ class ConfigReader:
             f"{self.family}: config key '{key}' is {shown}", hint=f"this model needs {wanted}"
         )
 
+    def has(self, key: str) -> bool:
+        """Whether the key is there, null or not."""
+        return key in self._config
+
     def get(self, key: str) -> Any:
         """The raw value, None if missing or null; marks the key as read."""
         self._read.add(key)
@@ -86,6 +90,13 @@ class ConfigReader:
             raise self.refuse(key, "true or false")
         return value
 
+    def required_flag(self, key: str) -> bool:
+        """True or false, and there."""
+        value = self.get(key)
+        if not isinstance(value, bool):
+            raise self.refuse(key, "true or false")
+        return value
+
     def choice(self, key: str, choices: Mapping[str, str], default: str | None = None) -> str:
         """What `choices` makes of the value, or of `default` if it is missing or null."""
         value = self.get(key)
@@ -113,7 +124,8 @@ class ConfigReader:
 
     def finish(self) -> None:
         """Refuses keys nobody read, and weight formats that are not plain."""
-        quantization = self.table("quantization_config")
+        unjudged = "quantization_config" not in self._read
+        quantization = self.table("quantization_config") if unjudged else None
         if quantization is not None and quantization.get("quant_method") not in _QUANTIZATIONS:
             raise self.refuse("quantization_config", f"quant_method {' or '.join(sorted(_QUANTIZATIONS))}")
         for key, value in self._config.items():

@@ -6,7 +6,7 @@ A family's file reads its config and fills this frame; it holds no arithmetic of
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, Protocol
 
@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uringinfer.errors import UsageError
+from uringinfer.layers.attention_residual import AttentionResidual
 from uringinfer.layers.moe import Moe
 from uringinfer.layers.norm import RmsNorm
 from uringinfer.layers.rotary import Rotary
 from uringinfer.layers.router_gate import RouterGate
 from uringinfer.layers.step import Step
-from uringinfer.layers.tensors import ExpertLayer, TensorGroup, TensorSpec
+from uringinfer.layers.tensors import ExpertLayer, ExpertSource, TensorGroup, TensorSpec
 from uringinfer.layers.weights import Floats, Ids, Weights
 from uringinfer.models.base import State
 
@@ -63,22 +64,60 @@ class FeedForward(Protocol):
     def forward(self, weights: Weights, x: Floats, step: Step) -> Floats: ...
 
 
+@dataclass(slots=True)
+class Stream:
+    """What flows from layer to layer: `hidden` [T, hidden], and, in families that attend over them, what
+    earlier `blocks` of layers began with."""
+
+    hidden: Floats
+    blocks: list[Floats] = field(default_factory=list)
+
+
+class Layer(Protocol):
+    """A layer, as the frame uses it."""
+
+    @property
+    def attention(self) -> Attention: ...
+
+    @property
+    def feed_forward(self) -> FeedForward: ...
+
+    def tensors(self) -> Sequence[TensorSpec]: ...
+
+    def forward(self, weights: Weights, cache: Any, stream: Stream, step: Step) -> None:
+        """Moves `stream` on; may write into its `hidden`."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class DecoderLayer:
-    """x + attention(norm(x)), then x + feed_forward(norm(x))."""
+    """x + attention(norm(x)), then x + feed_forward(norm(x)), each addition times `residual_scale`.
+
+    `gates` are the routers that are fetched here, before the feed-forward part: see layers/router_gate.py.
+    """
 
     attention_norm: RmsNorm
     attention: Attention
     feed_forward_norm: RmsNorm
     feed_forward: FeedForward
     gates: tuple[RouterGate, ...] = ()
-    """Routers that are fetched here, before the feed-forward part: see layers/router_gate.py."""
+    residual_scale: float = 1.0
 
     def tensors(self) -> tuple[TensorSpec, ...]:
         """In order of execution."""
         specs = [*self.attention_norm.tensors(), *self.attention.tensors(), *self.feed_forward_norm.tensors()]
         specs += [spec for gate in self.gates for spec in gate.tensors()]
         return (*specs, *self.feed_forward.tensors())
+
+    def forward(self, weights: Weights, cache: Any, stream: Stream, step: Step) -> None:
+        """See `Layer.forward`."""
+        x = stream.hidden
+        normed = self.attention_norm.forward(weights, x)
+        x += scaled(self.attention.forward(weights, cache, normed, step), self.residual_scale)
+        normed = self.feed_forward_norm.forward(weights, x)
+        for gate in self.gates:
+            step.fetch_gate(weights, gate)
+        x += scaled(self.feed_forward.forward(weights, normed, step), self.residual_scale)
 
 
 @dataclass(slots=True)
@@ -106,8 +145,10 @@ class DecoderState:
 class Decoder:
     """A `Model`: see models/base.py.
 
-    `embedding_scale`, `residual_scale` and `logits_scale` multiply the embedding, what each part adds to the
-    residual stream, and the logits.
+    `embedding_scale` and `logits_scale` multiply the embedding and the logits. `closing` attends over the
+    blocks of the stream before the last norm. `streams` bounds the arrays [T, hidden] that live beside a
+    layer's own: the stream and a normed copy, and what the family's layers keep. `optional_prefix` may stand
+    in front of every name in the checkpoint.
     """
 
     family: str
@@ -116,12 +157,14 @@ class Decoder:
     max_context: int
     tied: bool
     norm_eps: float
-    layers: tuple[DecoderLayer, ...]
+    layers: tuple[Layer, ...]
     ignored: tuple[str, ...] = ()
     embedding_scale: float = 1.0
-    residual_scale: float = 1.0
     logits_scale: float = 1.0
     source_prefix: str = ""
+    closing: AttentionResidual | None = None
+    streams: int = 2
+    optional_prefix: str = ""
 
     @property
     def num_layers(self) -> int:
@@ -136,7 +179,8 @@ class Decoder:
         embedding = f"{self.source_prefix}model.embed_tokens.weight"
         head = f"{self.source_prefix}lm_head.weight"
         groups = [
-            TensorGroup(f"layers.{number}", layer.tensors()) for number, layer in enumerate(self.layers)
+            TensorGroup(f"layers.{number}", tuple(layer.tensors()))
+            for number, layer in enumerate(self.layers)
         ]
         if self.tied:
             table = TensorSpec("lm_head", shape, (embedding, head))
@@ -144,7 +188,9 @@ class Decoder:
             table = TensorSpec("lm_head", shape, (head,))
             spec = TensorSpec("embed_tokens", shape, (embedding,), kind="embedding")
             groups.insert(0, TensorGroup("embedding", (spec,)))
-        return (*groups, TensorGroup("head", (*self._norm().tensors(), table)))
+        closing = self.closing.tensors() if self.closing else ()
+        groups.append(TensorGroup("head", (*closing, *self._norm().tensors(), table)))
+        return tuple(with_optional_prefix(group, self.optional_prefix) for group in groups)
 
     @property
     def experts_per_token(self) -> int:
@@ -154,7 +200,7 @@ class Decoder:
         return [layer.feed_forward for layer in self.layers if isinstance(layer.feed_forward, Moe)]
 
     def expert_layers(self) -> tuple[ExpertLayer, ...]:
-        return tuple(moe.experts for moe in self._moes())
+        return tuple(experts_with_optional_prefix(moe.experts, self.optional_prefix) for moe in self._moes())
 
     def ignored_sources(self) -> tuple[str, ...]:
         """Old rotary tables, a second copy of tied embeddings, and what the family adds."""
@@ -165,7 +211,7 @@ class Decoder:
         return sum(layer.attention.cache_bytes(context) for layer in self.layers)
 
     def scratch_bytes(self, chunk: int, context: int) -> int:
-        """The residual stream, its normed copy, rotary tables, a layer's largest vector and two routers stay;
+        """The residual stream and its copies, rotary tables, a layer's largest vector and two routers stay;
         on top comes the larger of a layer's two parts, or the head."""
         gates = 2 * max((moe.gate.held_bytes for moe in self._moes()), default=0)
         rotaries = {layer.attention.rotary for layer in self.layers}
@@ -176,7 +222,7 @@ class Decoder:
             for layer in self.layers
         )
         head = 4 * (self.vocab_size + self.hidden_size)
-        kept = 8 * chunk * self.hidden_size + tables + 4 * vectors + gates
+        kept = 4 * self.streams * chunk * self.hidden_size + tables + 4 * vectors + gates
         return kept + max(parts, head) + _OBJECTS
 
     def new_state(self, context: int) -> DecoderState:
@@ -189,17 +235,15 @@ class Decoder:
         self._check(state, ids)
         step = Step(state.length, len(ids))
         x = weights.embedding("lm_head" if self.tied else "embed_tokens", ids)
-        x = scaled(x, self.embedding_scale)
+        stream = Stream(scaled(x, self.embedding_scale))
         for layer, cache in zip(self.layers, state.caches, strict=True):
-            normed = layer.attention_norm.forward(weights, x)
-            x += scaled(layer.attention.forward(weights, cache, normed, step), self.residual_scale)
-            normed = layer.feed_forward_norm.forward(weights, x)
-            for gate in layer.gates:
-                step.fetch_gate(weights, gate)
-            x += scaled(layer.feed_forward.forward(weights, normed, step), self.residual_scale)
+            layer.forward(weights, cache, stream, step)
         state.length += len(ids)
-        last = x if all_logits else x[-1:]
-        logits = weights.matmul("lm_head", self._norm().forward(weights, last))
+        last = slice(None) if all_logits else slice(-1, None)
+        x = stream.hidden[last]
+        if self.closing is not None:
+            x = self.closing.forward(weights, [*(block[last] for block in stream.blocks), x])
+        logits = weights.matmul("lm_head", self._norm().forward(weights, x))
         return scaled(logits, self.logits_scale)
 
     def _check(self, state: DecoderState, ids: Ids) -> None:
@@ -220,3 +264,27 @@ def scaled(x: Floats, factor: float) -> Floats:
     if factor != 1.0:
         x *= np.float32(factor)
     return x
+
+
+def with_optional_prefix(group: TensorGroup, prefix: str) -> TensorGroup:
+    """The group with `prefix` in front of the names in the checkpoint, or not; first with it."""
+    if not prefix:
+        return group
+    specs = (
+        replace(spec, sources=(*(f"{prefix}{name}" for name in spec.sources), *spec.sources))
+        for spec in group.tensors
+    )
+    return TensorGroup(group.name, tuple(specs))
+
+
+def experts_with_optional_prefix(layer: ExpertLayer, prefix: str) -> ExpertLayer:
+    """The same for routed experts."""
+    if not prefix:
+        return layer
+
+    def prefixed(source: ExpertSource) -> ExpertSource:
+        scales = None if source.scales is None else f"{prefix}{source.scales}"
+        return replace(source, name=f"{prefix}{source.name}", scales=scales)
+
+    parts = (replace(part, sources=(*map(prefixed, part.sources), *part.sources)) for part in layer.parts)
+    return replace(layer, parts=tuple(parts))

@@ -4,7 +4,8 @@ then experts with a shared network beside them.
 
 from __future__ import annotations
 
-from uringinfer.layers.moe import Activation, Moe
+from uringinfer.layers.activation import Activation
+from uringinfer.layers.moe import Moe
 from uringinfer.layers.router import Router
 from uringinfer.layers.router_gate import RouterGate
 from uringinfer.models.common import Common

@@ -26,7 +26,8 @@ def read_top_k(reader: ConfigReader, count: int) -> int:
     """How many of `count` experts each token takes, under whichever of its names."""
     top_k = _agreeing(reader, TOP_K_KEYS)
     if top_k > count:
-        raise reader.refuse(TOP_K_KEYS[0], f"at most the number of experts, {count}")
+        key = next(key for key in TOP_K_KEYS if reader.get(key) is not None)
+        raise reader.refuse(key, f"at most the number of experts, {count}")
     return top_k
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from uringinfer.layers.moe import Activation, Moe
+from uringinfer.layers.activation import Activation
+from uringinfer.layers.moe import Moe
 from uringinfer.layers.router_gate import RouterGate
 from uringinfer.layers.tensors import ExpertLayer, ExpertPart, ExpertSource
 from uringinfer.models.base import Model

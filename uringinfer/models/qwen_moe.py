@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from uringinfer.layers.activation import Activation
 from uringinfer.layers.linear import Linear
 from uringinfer.layers.mlp import GatedMlp
-from uringinfer.layers.moe import Activation, Moe
+from uringinfer.layers.moe import Moe
 from uringinfer.layers.router_gate import RouterGate
 from uringinfer.models.base import Model
 from uringinfer.models.common import Common, read_common, read_whole_rotary
