@@ -11,6 +11,7 @@ tests/models/tiny_checkpoint.py makes them again from seed, names and shapes.
 """
 
 import json
+import re
 import sys
 import tempfile
 from contextlib import contextmanager
@@ -39,10 +40,17 @@ def saved_shapes(config, directory):
         return {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
 
 
-def oracle(model_type, overrides, seed, directory):
+def published(name, names):
+    """A tensor's name in published checkpoints."""
+    for pattern, replacement in names.items():
+        name = re.sub(pattern, replacement, name)
+    return name
+
+
+def oracle(model_type, overrides, names, seed, directory):
     """(config as saved, shapes, model in float32 with the tiny checkpoint's weights)."""
     config = AutoConfig.for_model(model_type, **overrides)
-    shapes = saved_shapes(config, directory)
+    shapes = {published(name, names): shape for name, shape in saved_shapes(config, directory).items()}
     arrays = checkpoint(seed, shapes, config.tie_word_embeddings)
     tensors = {name: torch.from_numpy(array).to(torch.bfloat16) for name, array in arrays.items()}
     save_file(tensors, directory / "model.safetensors", {"format": "pt"})
@@ -93,7 +101,9 @@ def references(model, seed, tokens, greedy=GREEDY):
 def golden(case):
     """Everything the golden file of a case holds."""
     with tempfile.TemporaryDirectory() as directory:
-        config, shapes, model = oracle(case["model_type"], case["config"], case["seed"], Path(directory))
+        config, shapes, model = oracle(
+            case["model_type"], case["config"], case["names"], case["seed"], Path(directory)
+        )
         arrays = references(model, case["seed"], case["tokens"])
     config |= case["renamed"]
     return arrays | {

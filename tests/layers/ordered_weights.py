@@ -16,7 +16,7 @@ class OrderedWeights:
         self._arrays = arrays
         self._waiting = [spec.name for spec in specs]
         for spec in specs:
-            assert arrays[spec.name].shape == spec.shape, spec
+            assert arrays[spec.name].shape in (spec.shape, *spec.other_shapes), spec
 
     def _take(self, name):
         assert self._waiting, f"{name} asked for after the last tensor"

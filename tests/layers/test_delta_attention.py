@@ -8,12 +8,8 @@ from uringinfer.layers.delta_attention import DeltaAttention
 from uringinfer.layers.step import Step
 
 VARIANTS = {
-    "softplus decay, gate of low rank": {
-        "lower_bound": None,
-        "full_rank_gate": False,
-        "rate_shape": (1, 1, 3, 1),
-    },
-    "bounded decay, gate of full rank": {"lower_bound": -5.0, "full_rank_gate": True, "rate_shape": (16,)},
+    "softplus decay, gate of low rank": {"lower_bound": None, "full_rank_gate": False},
+    "bounded decay, gate of full rank": {"lower_bound": -5.0, "full_rank_gate": True},
 }
 
 
@@ -70,7 +66,19 @@ def test_the_layer_is_the_recurrence_whole_and_in_pieces(variant, cuts):
     np.testing.assert_allclose(np.concatenate(pieces), expected, rtol=0, atol=1e-5 * abs(expected).max())
 
 
+@pytest.mark.parametrize("shape", [(1, 1, 3, 1), (16,)])
+def test_rates_may_have_axes_of_one_or_padding(shape):
+    layer = make(**VARIANTS["bounded decay, gate of full rank"])
+    arrays = random_arrays(layer.tensors(), 1)
+    x = np.random.default_rng(2).standard_normal((3, 40)).astype(np.float32)
+    expected = layer.forward(OrderedWeights(layer.tensors(), arrays), layer.new_cache(3), x, Step(0, 3))
+    name = "layers.0.attn.A_log"
+    arrays[name] = np.resize(np.append(arrays[name], np.zeros(13, np.float32)), shape)
+    weights = OrderedWeights(layer.tensors(), arrays)
+    np.testing.assert_array_equal(layer.forward(weights, layer.new_cache(3), x, Step(0, 3)), expected)
+
+
 def test_what_a_conversation_keeps_does_not_depend_on_its_length():
-    layer = make(lower_bound=None, full_rank_gate=True, rate_shape=(3,))
+    layer = make(lower_bound=None, full_rank_gate=True)
     assert layer.new_cache(1).nbytes == layer.new_cache(10**6).nbytes == layer.cache_bytes(10**6)
     assert layer.cache_bytes(1) == 4 * (3 * 16 * 16 + 3 * 3 * 48)

@@ -43,7 +43,8 @@ class DictWeights:
             return
         self._taken.add(source)
         array = checkpoint[source]
-        assert array.shape == spec.shape, f"{spec.name}: {array.shape}, declared {spec.shape}"
+        shapes = (spec.shape, *spec.other_shapes)
+        assert array.shape in shapes, f"{spec.name}: {array.shape}, declared {shapes}"
         self._specs[spec.name] = spec
         self._arrays[spec.name] = array if spec.kind == "vector" else encode(fmt, array)
         if spec.kind != "embedding":

@@ -48,15 +48,55 @@ DEEPSEEK = {
 GROUPS = {"n_group": 4, "topk_group": 2}
 
 
-def case(model_type, seed=1, tokens=20, renamed=None, **options):
+# Kimi-Linear, with the names that transformers gives to the keys of the published config.
+KIMI_LINEAR = {
+    **EXPERTS,
+    "num_hidden_layers": 5,
+    "num_key_value_heads": 4,
+    "num_local_experts": 8,
+    "n_shared_experts": 1,
+    "kv_lora_rank": 12,
+    "qk_nope_head_dim": 8,
+    "qk_rope_head_dim": 6,
+    "v_head_dim": 10,
+    "routed_scaling_factor": 2.5,
+    "layer_types": ["linear_attention"] * 3 + ["full_attention", "linear_attention"],
+    "mlp_layer_types": ["dense"] + ["sparse"] * 4,
+    "linear_num_heads": 3,
+    "linear_head_dim": 12,
+    "linear_conv_kernel_dim": 4,
+}
+KIMI_LINEAR_PUBLISHED = {
+    "linear_attn_config": {
+        "full_attn_layers": [4],
+        "kda_layers": [1, 2, 3, 5],
+        "num_heads": 3,
+        "head_dim": 12,
+        "short_conv_kernel_size": 4,
+    },
+    "first_k_dense_replace": 1,
+    "moe_layer_freq": 1,
+    "moe_router_activation_func": "sigmoid",
+    "mla_use_nope": True,
+    "use_grouped_topk": True,
+    **dict.fromkeys(
+        ("layer_types", "mlp_layer_types", "linear_num_heads", "linear_head_dim", "linear_conv_kernel_dim")
+    ),
+}
+KIMI_LINEAR_NAMES = {r"block_sparse_moe\.((gate|up|down)_proj)": r"mlp.\1"}
+
+
+def case(model_type, seed=1, tokens=20, renamed=None, names=None, **options):
     """One golden case: BASE with `options` on top. `renamed` are keys to change in the config afterwards, for
-    models that the oracle knows under another name."""
+    models that the oracle knows under another name. `names` (pattern -> replacement) turns the names that the
+    oracle saves tensors under into those of published checkpoints, which it reads too."""
     config = {**BASE, **options}
     return {
         "model_type": model_type,
         "seed": seed,
         "tokens": tokens,
         "renamed": renamed or {},
+        "names": names or {},
         "config": config,
     }
 
@@ -142,5 +182,23 @@ CASES = {
         "glm4_moe_lite",
         **{key: value for key, value in DEEPSEEK.items() if key != "first_k_dense_replace"},
         mlp_layer_types=["dense", "sparse", "sparse"],
+    ),
+    "kimi_linear": case(
+        "kimi_linear",
+        renamed=KIMI_LINEAR_PUBLISHED,
+        names=KIMI_LINEAR_NAMES,
+        q_lora_rank=None,
+        n_group=1,
+        topk_group=1,
+        **KIMI_LINEAR,
+    ),
+    "kimi_linear_groups": case(
+        "kimi_linear",
+        renamed=KIMI_LINEAR_PUBLISHED,
+        names=KIMI_LINEAR_NAMES,
+        q_lora_rank=14,
+        norm_topk_prob=False,
+        **KIMI_LINEAR,
+        **GROUPS,
     ),
 }

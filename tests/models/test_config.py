@@ -86,4 +86,4 @@ def test_every_supported_family_has_a_golden_case():
     covered = set()
     for file in DIRECTORY.glob("*.npz"):
         covered.add(load(file.stem).config["model_type"])
-    assert covered == set(supported_families())
+    assert covered == set(supported_families()) - {"kimi_k3"}  # has an oracle of its own: test_kimi_k3.py

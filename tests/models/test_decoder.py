@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from dict_weights import DictWeights
 from golden_files import load
+from kimi_k3_cases import SHAPES, text_config
 from tiny_checkpoint import checkpoint
 
 from uringinfer.errors import UsageError
@@ -67,6 +68,21 @@ class Allocating:
     def rms_norm(self, x, weight, eps):
         return np.zeros_like(x)
 
+    def l2_norm(self, x, eps, scale=1.0):
+        return np.zeros_like(x)
+
+    def causal_conv(self, x, history, taps):
+        return np.zeros_like(x)
+
+    def forget_gate(self, z, bias, rate, lower_bound):
+        return np.zeros_like(z)
+
+    def delta_rule(self, q, k, v, beta, decay, state):
+        return np.zeros_like(v)
+
+    def attention_residual(self, sources, query, eps):
+        return np.zeros_like(sources[0])
+
     def rotary(self, x, cos, sin, *, interleaved=False):
         pass
 
@@ -78,6 +94,7 @@ class Allocating:
 
 
 WIDE = {"hidden_size": 256, "vocab_size": 500}
+KIMI_K3 = text_config(**SHAPES["tiny"], mxfp4=False) | {"model_type": "kimi_k3"}
 
 
 def source_shapes(model):
@@ -98,11 +115,16 @@ def source_shapes(model):
         ("mixtral", {"intermediate_size": 1000, "num_experts_per_tok": 1}),
         ("glm4_moe", {"moe_intermediate_size": 300, "n_shared_experts": 2, "use_qk_norm": False}),
         ("deepseek_v3", {"moe_intermediate_size": 20, "n_shared_experts": 0, "v_head_dim": 64}),
+        ("kimi_linear", {"moe_intermediate_size": 20}),
+        ("kimi_linear", {"intermediate_size": 500}),
+        ("kimi_k3", {"routed_expert_hidden_size": 200, "moe_intermediate_size": 100}),
+        ("kimi_k3", {"intermediate_size": 2000, "attn_res_block_size": 1}),
     ],
 )
 @pytest.mark.parametrize("chunk", [1, 64])
 def test_scratch_bytes_bounds_what_a_pass_allocates_from_above_and_not_by_far(name, sizes, chunk):
-    model = model_from_config({**load(name).config, **WIDE, **sizes})
+    config = KIMI_K3 if name == "kimi_k3" else load(name).config
+    model = model_from_config({**config, **WIDE, **sizes})
     weights = DictWeights(model, checkpoint(0, source_shapes(model), tied=False), Allocating())
     state = model.new_state(64)
     ids = np.zeros(chunk, np.int64)

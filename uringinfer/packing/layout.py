@@ -7,6 +7,7 @@ of which source tensors it is made of; what no run covers is zero.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -137,7 +138,7 @@ def _source_name(spec: TensorSpec, source: TensorSource) -> str | None:
 
 
 def _match(spec: TensorSpec, tensor: SourceTensor) -> _Found:
-    if tensor.shape != spec.shape:
+    if tensor.shape not in (spec.shape, *spec.other_shapes):
         raise IntegrityError(
             f"tensor {tensor.name} has the shape {list(tensor.shape)}, {list(spec.shape)} by config.json",
             hint="the config belongs to another checkpoint?",
@@ -148,10 +149,8 @@ def _match(spec: TensorSpec, tensor: SourceTensor) -> _Found:
             f"tensor {tensor.name} is of dtype {tensor.dtype}, which no format keeps",
             hint=f"supported: {', '.join(FORMAT_OF_DTYPE)}",
         )
-    rows = spec.shape[0] if spec.shape else 1
-    cols = 1
-    for dimension in spec.shape[1:]:
-        cols *= dimension
+    rows = tensor.shape[0] if tensor.shape else 1
+    cols = math.prod(tensor.shape[1:])
     splittable = spec.kind != "vector" and not spec.whole
     return _Found(spec, tensor, Item(spec.name, form, rows, cols, splittable))
 
@@ -199,7 +198,7 @@ def _by_streaming(tensors: list[_Found]) -> list[tuple[bool, list[_Found]]]:
 
 def _part(found: _Found, cut: Cut) -> TensorPart:
     item = found.item
-    return TensorPart(item.name, item.format, found.spec.shape, cut.start, cut.stop, cut.offset, cut.nbytes)
+    return TensorPart(item.name, item.format, found.source.shape, cut.start, cut.stop, cut.offset, cut.nbytes)
 
 
 def _run(found: _Found, cut: Cut) -> Run:
