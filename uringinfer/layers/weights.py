@@ -77,6 +77,6 @@ class Weights(Protocol):
         ...
 
     def embedding(self, name: str, ids: Ids) -> Floats:
-        """Rows `ids` [T] of an embedding table, or of a head that serves as one -> [T, hidden]; outside the
-        order of execution, any time."""
+        """Rows `ids` [T] of an embedding table, or of a head that serves as one -> [T, hidden], a new array;
+        outside the order of execution, any time."""
         ...

@@ -32,6 +32,7 @@ HARMLESS = frozenset(f"{_HOUSEKEEPING} {_TRAINING} {_RUNNING}".split())
 
 _QUANTIZATIONS = frozenset({"fp8", "mxfp4"})
 _MAX_INTEGER = 1 << 40
+_LEAST_NUMBER, _GREATEST_NUMBER = 1e-12, 1e12
 
 
 class ConfigReader:
@@ -72,13 +73,14 @@ class ConfigReader:
             raise self.refuse(key, f"an integer of at least {minimum}")
         return value
 
-    def number(self, key: str, default: float | None = None) -> float:
-        """A finite number > 0; `default` if missing or null, and required without one."""
+    def number(self, key: str, default: float | None = None, *, above: float = 0.0) -> float:
+        """A number > `above` of sane size; `default` if missing or null, and required without one."""
         value = self.get(key)
         if value is None and default is not None:
             return default
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-            raise self.refuse(key, "a positive number")
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not above + _LEAST_NUMBER <= value <= _GREATEST_NUMBER:
+            raise self.refuse(key, f"a number above {above:g} and at most {_GREATEST_NUMBER:g}")
         return float(value)
 
     def flag(self, key: str, default: bool = False) -> bool:

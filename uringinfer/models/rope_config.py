@@ -30,7 +30,7 @@ def read_scaling(
     """
     parameters = reader.table("rope_parameters")
     scaling = reader.table("rope_scaling")
-    theta = reader.number("rope_theta", default_theta)
+    theta = reader.get("rope_theta") or default_theta
     partial = reader.number("partial_rotary_factor", default_partial)
     merged: dict[str, Any] = {"rope_theta": theta, "partial_rotary_factor": partial}
     for table in (scaling, parameters):
@@ -63,13 +63,13 @@ def read_rotary(
     for scaling types besides default, linear, llama3 and yarn, and for settings that they do not have.
     """
     scaling = read_scaling(reader, default_theta, default_partial)
-    theta = scaling.number("rope_theta")
+    theta = scaling.number("rope_theta", above=1.0)
     factor_of_head = scaling.number("partial_rotary_factor", 1.0)
     if factor_of_head > 1.0 or (factor_of_head != 1.0 and not partial):
         raise scaling.refuse("partial_rotary_factor", "whole heads to be rotated")
     dim = int(head_dim * factor_of_head)
-    if dim % 2:
-        raise scaling.refuse("partial_rotary_factor", f"an even number of rotated channels, not {dim}")
+    if dim % 2 or dim == 0:
+        raise reader.refuse("head_dim", f"an even number of rotated channels, not {dim}")
     kinds = ("default", "linear", "llama3", "yarn")
     kind = scaling.choice("rope_type", {kind: kind for kind in kinds})
     frequencies = default_frequencies(theta, dim)
@@ -77,11 +77,12 @@ def read_rotary(
     if kind == "linear":
         frequencies = frequencies / scaling.number("factor")
     elif kind == "llama3":
+        low = scaling.number("low_freq_factor")
         frequencies = llama3_frequencies(
             frequencies,
             factor=scaling.number("factor"),
-            low_freq_factor=scaling.number("low_freq_factor"),
-            high_freq_factor=scaling.number("high_freq_factor"),
+            low_freq_factor=low,
+            high_freq_factor=scaling.number("high_freq_factor", above=low),
             original=scaling.integer("original_max_position_embeddings", max_context),
         )
     elif kind == "yarn":
