@@ -167,7 +167,13 @@ CASES = {
         "deepseek_v3", **DEEPSEEK, **GROUPS, rope_parameters={**YARN, "mscale": 1.0, "mscale_all_dim": 0.7}
     ),
     "deepseek_v3_halves": case(
-        "deepseek_v3", **DEEPSEEK, n_group=1, topk_group=1, rope_interleave=False, norm_topk_prob=False
+        "deepseek_v3",
+        **DEEPSEEK,
+        n_group=1,
+        topk_group=1,
+        rope_interleave=False,
+        norm_topk_prob=False,
+        rms_norm_eps=0.05,
     ),
     "kimi_k2": case(
         "deepseek_v3",
@@ -182,6 +188,7 @@ CASES = {
         "glm4_moe_lite",
         **{key: value for key, value in DEEPSEEK.items() if key != "first_k_dense_replace"},
         mlp_layer_types=["dense", "sparse", "sparse"],
+        rms_norm_eps=0.05,
     ),
     "kimi_linear": case(
         "kimi_linear",

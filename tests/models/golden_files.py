@@ -13,7 +13,7 @@ from tiny_checkpoint import checkpoint
 from uringinfer.models import model_from_config
 
 DIRECTORY = Path(__file__).parent / "golden"
-TOLERANCE = 1e-4
+TOLERANCE = 1e-5
 
 
 @dataclass

@@ -27,24 +27,22 @@ VALUES = st.recursive(
     ),
     max_leaves=6,
 )
+ROTARY_KEYS = (
+    "rope_theta",
+    "factor",
+    "low_freq_factor",
+    "high_freq_factor",
+    "original_max_position_embeddings",
+    "beta_fast",
+    "beta_slow",
+    "attention_factor",
+    "mscale",
+    "mscale_all_dim",
+    "partial_rotary_factor",
+)
 ROTARY = st.fixed_dictionaries(
     {"rope_type": st.sampled_from(["default", "linear", "llama3", "yarn", "dynamic"])},
-    optional={
-        key: NUMBERS
-        for key in (
-            "rope_theta",
-            "factor",
-            "low_freq_factor",
-            "high_freq_factor",
-            "original_max_position_embeddings",
-            "beta_fast",
-            "beta_slow",
-            "attention_factor",
-            "mscale",
-            "mscale_all_dim",
-            "partial_rotary_factor",
-        )
-    },
+    optional=dict.fromkeys(ROTARY_KEYS, NUMBERS),
 )
 
 
