@@ -58,9 +58,9 @@ def test_a_prefix_leaves_the_drive_idle_and_spreading_keeps_it_reading(units, co
 
 
 def test_spreading_does_not_pin_every_large_unit_to_save_a_little_on_the_slots():
-    # each layer has three large segments and three that are little smaller; slots of 62 would pin all of the
-    # large ones, in bursts
-    units = [64, 64, 64, 62, 62, 62] * 60
+    # each layer has three large segments and three smaller ones; slots of 48 would pin more bytes, but the
+    # large ones in bursts
+    units = [64, 64, 64, 48, 48, 48] * 60
 
     assert plan_trunk(units, sum(units) * 6 // 10).slot_bytes == 64
     assert times_ideal(units, 0.6, "spread", 0.4) < 1.02
