@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from uringinfer.container.manifest import ALIGNMENT, FORMAT_VERSION, Manifest, Segment, TensorPart
-from uringinfer.errors import IntegrityError, UnsupportedModelError
+from uringinfer.errors import IntegrityError, UnsupportedModelError, UsageError
 from uringinfer.models.base import Model, TensorGroup, TensorSpec
 from uringinfer.packing.segments import Cut, Item, auto_segment_bytes, cut_group, round_up
 from uringinfer.packing.source import FORMAT_OF_DTYPE, SourceTensor, TensorSource
@@ -81,7 +81,8 @@ def make_layout(model: Model, source: TensorSource, segment: SegmentSize = "auto
     """Lays out `source` for `model`, in segments of at most `segment` bytes, or one for each layer.
 
     Raises IntegrityError naming tensors that this architecture needs and the source lacks, that have another
-    shape, or that nobody asked for; UnsupportedModelError naming a dtype that no format keeps.
+    shape, or that nobody asked for; UnsupportedModelError naming a dtype that no format keeps; UsageError if
+    `segment` is below 4096.
     """
     groups = [(group, _find(group, source)) for group in model.trunk()]
     _check_complete(model, source)
@@ -120,7 +121,9 @@ def _segment_bytes(segment: SegmentSize, model_bytes: int) -> int | None:
         return None
     if segment == "auto":
         return auto_segment_bytes(model_bytes)
-    return max(ALIGNMENT, segment // ALIGNMENT * ALIGNMENT)
+    if segment < ALIGNMENT:
+        raise UsageError(f"segments of {segment} bytes", hint=f"give at least {ALIGNMENT}")
+    return segment // ALIGNMENT * ALIGNMENT
 
 
 def _find(group: TensorGroup, source: TensorSource) -> list[_Found]:

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,8 @@ class PackReport:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON: everything but the manifest."""
-        return asdict(replace(self, manifest=None))  # type: ignore[arg-type]
+        names = (field.name for field in fields(self) if field.name != "manifest")
+        return {name: getattr(self, name) for name in names}
 
 
 def pack(

@@ -1,0 +1,71 @@
+import json
+
+import pytest
+
+from tests.packing.checkpoint_maker import make_checkpoint
+from uringinfer.container import Container
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    return make_checkpoint(tmp_path / "m")
+
+
+def test_a_checkpoint_becomes_a_container_and_one_line_says_so(command_line, checkpoint, tmp_path):
+    result = command_line("pack", checkpoint, tmp_path / "m.uring", "--segment", "8K")
+    assert (result.code, result.stderr) == (0, "")
+    container = Container.open(tmp_path / "m.uring")
+    assert result.stdout.startswith("packed llama, ")
+    assert f"in {len(container.segments)} segments of at most 8.00 KiB" in result.stdout
+
+
+def test_json_has_the_report(command_line, checkpoint, tmp_path):
+    result = command_line("pack", checkpoint, tmp_path / "m.uring", "--json", "--segment", "layer")
+    document = json.loads(result.stdout)
+    assert (document["family"], document["segments"], document["segment_bytes"]) == ("llama", 4, None)
+    assert document["written_bytes"] == document["nbytes"] == (tmp_path / "m.uring/trunk.bin").stat().st_size
+
+
+def test_a_dry_run_shows_every_segment_with_its_tensors(command_line, checkpoint, tmp_path):
+    result = command_line("pack", checkpoint, tmp_path / "m.uring", "--dry-run", "--segment", "8K")
+    assert "layers.0.mlp.up_proj[0:53]" in result.stdout
+    assert result.stdout.splitlines()[-1].startswith("would pack llama")
+    document = json.loads(
+        command_line(
+            "pack", checkpoint, tmp_path / "m.uring", "--dry-run", "--json", "--segment", "8K"
+        ).stdout
+    )
+    assert len(document["layout"]) == document["segments"]
+    assert not (tmp_path / "m.uring").exists()
+
+
+def test_an_existing_output_is_refused_and_forced(command_line, checkpoint, tmp_path):
+    assert command_line("pack", checkpoint, tmp_path / "m.uring").code == 0
+    result = command_line("pack", checkpoint, tmp_path / "m.uring")
+    assert (result.code, result.stderr.count("\n")) == (2, 1)
+    assert "use --force" in result.stderr
+    assert command_line("pack", checkpoint, tmp_path / "m.uring", "--force").code == 0
+
+
+def test_a_damaged_checkpoint_is_one_line_and_exit_code_4(command_line, checkpoint, tmp_path):
+    shard = next(checkpoint.glob("*.safetensors"))
+    shard.write_bytes(shard.read_bytes()[:-1])
+    result = command_line("pack", checkpoint, tmp_path / "m.uring")
+    assert (result.code, result.stdout, result.stderr.count("\n")) == (4, "", 1)
+    assert f"{shard}: 1 bytes short" in result.stderr
+
+
+@pytest.mark.parametrize("size", ["100", "tiny"])
+def test_a_segment_size_that_cannot_be_is_a_usage_error(command_line, checkpoint, tmp_path, size):
+    result = command_line("pack", checkpoint, tmp_path / "m.uring", "--segment", size)
+    assert (result.code, result.stderr.count("\n")) == (2, 1)
+
+
+def test_an_interrupt_says_that_the_same_command_continues(command_line, checkpoint, tmp_path, monkeypatch):
+    def interrupt(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("uringinfer.packing.packer.wait", interrupt)
+    result = command_line("pack", checkpoint, tmp_path / "m.uring")
+    assert result.code == 130
+    assert f"kept in {tmp_path}/m.uring.partial: run the same command again" in result.stderr

@@ -1,0 +1,124 @@
+"""`uringinfer pack`: a checkpoint to a container."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from uringinfer.cli.progress import progress
+from uringinfer.container.manifest import Manifest
+from uringinfer.packing import PackReport, pack
+from uringinfer.packing.layout import SegmentSize
+from uringinfer.packing.staging import partial_path
+from uringinfer.units import format_rate, format_size, parse_size
+
+
+def _segment_size(text: str) -> SegmentSize:
+    if text == "layer":
+        return "layer"
+    return "auto" if text == "auto" else parse_size(text)
+
+
+@click.command()
+@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option(
+    "--segment",
+    metavar="SIZE|layer|auto",
+    default="auto",
+    show_default=True,
+    help="Most bytes that are read at once; auto is 64M, or a 64th of a smaller model. 'layer' reads whole"
+    " layers.",
+)
+@click.option("--jobs", type=click.IntRange(1), help="Threads that read and write. [default: at least 4]")
+@click.option("--force", is_flag=True, help="Replace OUT, once the new container is whole.")
+@click.option("--dry-run", is_flag=True, help="Check everything and show the layout; write nothing.")
+@click.option("--quiet", is_flag=True, help="No progress bar.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(
+    checkpoint: Path,
+    out: Path,
+    segment: str,
+    jobs: int | None,
+    force: bool,
+    dry_run: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Pack CHECKPOINT into the container OUT, in the order in which tokens use it.
+
+    CHECKPOINT is a Hugging Face directory (safetensors) or a GGUF file of the llama family, which is only
+    read. It is checked as a whole before anything is written. Interrupted, the same command continues.
+
+    \b
+    Examples:
+      uringinfer pack Llama-3.2-1B llama.uring
+      uringinfer pack SmolLM2.gguf smol.uring --segment 8M
+      uringinfer pack Llama-3.2-1B llama.uring --dry-run
+    """
+    try:
+        with progress(wanted=not quiet) as report:
+            result = pack(
+                checkpoint,
+                out,
+                segment=_segment_size(segment),
+                jobs=jobs,
+                force=force,
+                dry_run=dry_run,
+                progress=None if report is None else lambda done, total: report("packing", done, total),
+            )
+    except KeyboardInterrupt:
+        if partial_path(out).is_dir():
+            click.echo(f"kept in {partial_path(out)}: run the same command again to continue", err=True)
+        raise
+    for note in result.notes:
+        click.echo(f"note: {note}", err=True)
+    if as_json:
+        document = result.to_dict()
+        if dry_run:
+            document["layout"] = _layout(result.manifest)
+        click.echo(json.dumps(document, indent=1))
+    else:
+        _show(result)
+
+
+def _layout(manifest: Manifest) -> list[dict[str, object]]:
+    return [
+        {
+            "segment": segment.name,
+            "nbytes": segment.nbytes,
+            "streamed": segment.streamed,
+            "tensors": [
+                {"name": part.name, "format": part.format, "rows": [part.row_start, part.row_stop]}
+                for part in segment.parts
+            ],
+        }
+        for segment in manifest.segments
+    ]
+
+
+def _show(result: PackReport) -> None:
+    if result.dry_run:
+        for segment in result.manifest.segments:
+            parts = ", ".join(
+                part.name
+                if part.rows == (part.shape[0] if part.shape else 1)
+                else f"{part.name}[{part.row_start}:{part.row_stop}]"
+                for part in segment.parts
+            )
+            click.echo(f"{segment.name:<16} {format_size(segment.nbytes):>12}  {parts}")
+        for bank in result.manifest.banks:
+            size = format_size(bank.record_bytes)
+            click.echo(f"{bank.file:<16} {size:>12}  x {bank.num_experts} experts of layer {bank.layer}")
+    bound = "a layer" if result.segment_bytes is None else f"at most {format_size(result.segment_bytes)}"
+    what = f"{result.family}, {format_size(result.nbytes)} in {result.segments} segments of {bound}"
+    if result.banks:
+        what += f" and {result.banks} banks"
+    if result.dry_run:
+        click.echo(f"would pack {what} into {result.path}")
+        return
+    rate = format_rate(result.nbytes / max(result.seconds, 1e-9))
+    kept = f", {format_size(result.resumed_bytes)} kept of an earlier run" if result.resumed_bytes else ""
+    click.echo(f"packed {what} into {result.path}: {result.seconds:.1f} s, {rate}{kept}")
