@@ -16,6 +16,7 @@ from uringinfer.engine.loading import (
 )
 from uringinfer.engine.logits_file import LogitsFile
 from uringinfer.engine.session import Session
+from uringinfer.engine.session_file import SessionHeader, read_header
 from uringinfer.planning.planner import Placement
 from uringinfer.planning.presets import PRESETS
 from uringinfer.storage.reader import ReaderKind
@@ -33,8 +34,10 @@ __all__ = [
     "OpenModel",
     "SamplingOptions",
     "Session",
+    "SessionHeader",
     "load",
     "open_model",
+    "read_header",
 ]
 
 

@@ -203,3 +203,23 @@ def test_an_interrupted_run_still_prints_its_json(model, tmp_path):
     generation = json.loads(out)
     assert generation["finish_reason"] == "interrupted"
     assert len(np.load(path)) == 3 + len(generation["tokens"]) - 1
+
+
+def test_a_saved_session_goes_on_where_it_stopped(model, tmp_path):
+    def tokens(*arguments):
+        return json.loads(run(model, "--json", "--ignore-eos", *arguments).stdout)["tokens"]
+
+    whole = tokens("-p", "hello", "-n", 10)
+    first = tokens("-p", "hello", "-n", 4, "--save-session", tmp_path / "s")
+    assert first + tokens("-n", 6, "--load-session", tmp_path / "s") == whole
+
+
+def test_a_prompt_behind_a_loaded_session_is_its_next_turn(model, tmp_path):
+    run(model, "-p", "hello", "-n", 4, "--ignore-eos", "--save-session", tmp_path / "s")
+    result = run(model, "-p", "more", "-n", 4, "--json", "--load-session", tmp_path / "s")
+    assert json.loads(result.stdout)["stats"]["prompt"]["tokens"] > 1
+
+
+def test_without_a_prompt_and_without_a_session_there_is_nothing_to_do(model, monkeypatch, capsys):
+    code, error = run_main(monkeypatch, capsys, model, "-n", "4")
+    assert code == 2 and "no prompt was given" in error

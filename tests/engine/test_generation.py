@@ -133,7 +133,7 @@ def test_a_session_goes_on_with_the_conversation(engine):
     session = engine.session()
     first = engine.generate([1, 2, 3], GREEDY, session=session)
     assert session.length == 3 + 12 - 1
-    again = engine.generate([first.tokens[-1], 9, 10], GREEDY, session=session)
+    again = engine.generate([9, 10], GREEDY, session=session)  # the token chosen last is fed first
     whole = engine.generate([1, 2, 3, *first.tokens, 9, 10], GREEDY)
     assert again.tokens == whole.tokens
 

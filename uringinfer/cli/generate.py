@@ -134,6 +134,14 @@ def _read_prompt(prompt: str | None, file: Path | None, dash: str | None) -> str
     show_default=True,
     help="Segments in flight; 1 reads synchronously.",
 )
+@click.option(
+    "--save-session", type=click.Path(path_type=Path), help="Write the conversation to this file at the end."
+)
+@click.option(
+    "--load-session",
+    type=click.Path(path_type=Path),
+    help="Go on with the conversation in this file; a prompt is its next turn, none just goes on.",
+)
 @click.option("--verify-reads", is_flag=True, help="Check the CRC32 of every segment that is read.")
 @click.option(
     "--pack-dir", type=click.Path(path_type=Path), help="Where a checkpoint is packed.  [default: the cache]"
@@ -150,6 +158,8 @@ def command(model: Path, dash: str | None, **options: Any) -> None:
     text, the second one quits; both exit with 130.
     """
     prompt = _read_prompt(options["prompt"], options["file"], dash)
+    if prompt is None and options["ids"] is None and options["load_session"] is not None:
+        options["ids"] = []
     if (prompt is None) == (options["ids"] is None):
         given = "no prompt was given" if prompt is None else "both text and --ids were given"
         raise UsageError(given, hint="give one of -p TEXT, -f FILE, --ids 1,2,3, or - to read stdin")
@@ -175,8 +185,13 @@ def _run(path: Path, prompt: str | None, options: dict[str, Any]) -> api.Generat
             progress=report,
             announce=_say,
         )
-        ids = options["ids"] if prompt is None else opened.encode(prompt, raw=options["raw"])
-        engine = opened.load(_load_options(opened, len(ids), options), report)
+        saved = options["load_session"] and api.read_header(options["load_session"])
+        ids = (
+            options["ids"]
+            if prompt is None
+            else opened.encode(prompt, raw=options["raw"], goes_on=saved is not None)
+        )
+        engine = opened.load(_load_options(opened, len(ids), len(saved.ids) if saved else 0, options), report)
     with engine, ExitStack() as stack:
         for line in (engine.setup.to_text(), *(f"note: {note}" for note in engine.notes)):
             _say(line)
@@ -190,16 +205,24 @@ def _run(path: Path, prompt: str | None, options: dict[str, Any]) -> api.Generat
             prompt=_prompt_listener(prompt_display),
         )
         stack.enter_context(first_interrupt(engine.interrupt))
-        generation = engine.generate(ids, _generation_options(options), listener)
-    if generation.tokens and not options["as_json"]:
-        click.echo()
+        session = engine.load_session(options["load_session"]) if saved else engine.session()
+        generation = engine.generate(ids, _generation_options(options), listener, session=session)
+        if generation.tokens and not options["as_json"]:
+            click.echo()
+        if options["save_session"] is not None and session.is_whole:
+            session.save(options["save_session"])
+        elif options["save_session"] is not None:
+            _say("note: the session was interrupted inside a pass and is not saved")
     for note in generation.notes[len(engine.notes) :]:
         _say(f"note: {note}")
     return generation
 
 
-def _load_options(opened: api.OpenModel, prompt_tokens: int, options: dict[str, Any]) -> api.LoadOptions:
-    context = options["context"] or opened.context_for(prompt_tokens + options["max_tokens"])
+def _load_options(
+    opened: api.OpenModel, prompt_tokens: int, saved_tokens: int, options: dict[str, Any]
+) -> api.LoadOptions:
+    tokens = saved_tokens + prompt_tokens + options["max_tokens"]
+    context = options["context"] or opened.context_for(tokens)
     return api.LoadOptions(
         budget=options["budget"],
         trunk_budget=None if options["preset"] is None else api.PRESETS[options["preset"]].trunk_bytes,

@@ -78,6 +78,18 @@ class Fields:
         """An integer in [low, high]; neither a boolean nor a float is one."""
         return self._bounded(self._take(key), key, low, high)
 
+    def optional_integer(self, key: str, low: int, high: int) -> int | None:
+        """An integer in [low, high], or null."""
+        value = self._take(key)
+        return None if value is None else self._bounded(value, key, low, high)
+
+    def optional_text(self, key: str) -> str | None:
+        """Any string, or null."""
+        value = self._take(key)
+        if value is not None and type(value) is not str:
+            self.fail(key, f"{_shown(value)} is not a string")
+        return value
+
     def integers(self, key: str, count: int, low: int, high: int) -> tuple[int, ...]:
         """Exactly `count` integers, each in [low, high]."""
         values = self.items(key)

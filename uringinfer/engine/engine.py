@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -23,7 +25,7 @@ from uringinfer.residency.trunk import Trunk
 from uringinfer.storage.arena import Arena
 from uringinfer.storage.direct import StorageFile
 from uringinfer.storage.reader import Reader
-from uringinfer.text.sampling import Sampler
+from uringinfer.text.sampling import Sampler, SamplingOptions
 
 
 class Engine:
@@ -74,14 +76,26 @@ class Engine:
                 f"a context of {context} tokens was asked for and {planned} are planned",
                 hint="load the model with a longer context",
             )
-        return Session(self.model, self.trunk, context or planned, self.setup.chunk)
+        return Session(
+            self.model, self.trunk, self.container.fingerprint, context or planned, self.setup.chunk
+        )
 
-    def encode(self, prompt: str, *, raw: bool = False) -> list[int]:
+    def load_session(self, path: Path | str, context: int | None = None) -> Session:
+        """The conversation that `Session.save` wrote to `path`, to go on with.
+
+        Raises as `session` does; UsageError if it is of another model or does not fit into the context,
+        IntegrityError if the file is damaged or of another version.
+        """
+        session = self.session(context)
+        session.restore(path)
+        return session
+
+    def encode(self, prompt: str, *, raw: bool = False, goes_on: bool = False) -> list[int]:
         """The ids of a prompt, as one user's turn in the model's chat format; `raw` leaves that out.
 
-        Raises UsageError if the model has no tokenizer.
+        `goes_on`: behind other turns. Raises UsageError if the model has no tokenizer.
         """
-        return self.prompter.encode(prompt, raw=raw)
+        return self.prompter.encode(prompt, raw=raw, goes_on=goes_on)
 
     def generate(
         self,
@@ -94,16 +108,21 @@ class Engine:
     ) -> Generation:
         """Generates after `prompt`: text (in the chat format unless `raw`) or token ids.
 
-        `session` goes on with a conversation; without it, a new one is made. An interrupt ends the turn with
+        `session` goes on with a conversation, with an empty prompt too; without it, a new one is made. It
+        also goes on with its sampler, unless `options` give a seed. An interrupt ends the turn with
         finish_reason "interrupted"; what was generated so far is kept.
 
         Raises UsageError for a prompt that is empty or does not fit into the context.
         """
         options = options or GenerationOptions()
-        ids = self.encode(prompt, raw=raw) if isinstance(prompt, str) else [int(token) for token in prompt]
-        sampler = Sampler(options.sampling)
         self.trunk.resume()
         session = session or self.session()
+        ids = (
+            self.encode(prompt, raw=raw, goes_on=session.length > 0)
+            if isinstance(prompt, str)
+            else [int(token) for token in prompt]
+        )
+        sampler = _sampler(options.sampling, session)
         before = Snapshot.take(self.trunk.statistics())
         moments: list[Snapshot] = []
         turn = Turn(
@@ -114,10 +133,12 @@ class Engine:
             on_prompt_end=lambda: moments.append(Snapshot.take(self.trunk.statistics())),
         )
         fed = session.length
-        turn.run(ids, sampler)
+        feeding = ids if session.chosen is None else [session.chosen, *ids]
+        turn.run(feeding, sampler)
+        session.sampling = (sampler.seed, sampler.draws)
         after = Snapshot.take(self.trunk.statistics())
         prompt_end = moments[0] if moments else after
-        prompt_tokens = min(len(ids), session.length - fed)
+        prompt_tokens = min(len(feeding), session.length - fed)
         written = (
             None
             if after.bytes_written is None or before.bytes_written is None
@@ -164,3 +185,11 @@ class Engine:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _sampler(options: SamplingOptions, session: Session) -> Sampler:
+    """The session's sampler where it stood, unless the options give a seed."""
+    if options.seed is not None or session.sampling is None:
+        return Sampler(options)
+    seed, draws = session.sampling
+    return Sampler(replace(options, seed=seed), draws)

@@ -83,7 +83,8 @@ class Turn:
     notes: list[str] = field(default_factory=list)
 
     def run(self, prompt_ids: Sequence[int], sampler: Sampler) -> None:
-        """Feeds the prompt and generates. An interrupt ends the turn and keeps what there is."""
+        """Feeds the prompt and generates; an empty prompt goes on behind what the session was fed. An
+        interrupt ends the turn and keeps what there is."""
         eos_ids = self.tokenizer.eos_ids if self.tokenizer and not self.options.ignore_eos else ()
         stopping = StopConditions(eos_ids=eos_ids, stop=self.options.stop, max_tokens=self.options.max_tokens)
         detokenizer = StreamingDetokenizer(self.tokenizer) if self.tokenizer else None
@@ -91,7 +92,8 @@ class Turn:
             logits = self._read_prompt(prompt_ids)
             self.on_prompt_end()
             while stopping.finish_reason is None:
-                token = sampler.pick(logits, [*prompt_ids, *self.tokens])
+                token = sampler.pick(logits, self.session.fed)
+                self.session.chosen = token
                 self.first_token_at = self.first_token_at or time.perf_counter()
                 self.tokens.append(token)
                 self._show(stopping.push(token, detokenizer.push(token) if detokenizer else ""))
@@ -106,6 +108,8 @@ class Turn:
         self._show(stopping.finish(detokenizer.finish() if detokenizer else ""))
 
     def _read_prompt(self, prompt_ids: Sequence[int]) -> Floats:
+        if not len(prompt_ids) and self.session.last_logits is not None:
+            return self.session.last_logits
         fed = self.session.length
         for logits in self.session.passes(prompt_ids, all_logits=self.listener.logits is not None):
             if self.listener.logits is not None:

@@ -86,9 +86,9 @@ class OpenModel:
         self.kernels = kernels
         self._opening_peak = opening_peak
 
-    def encode(self, prompt: str, *, raw: bool = False) -> list[int]:
+    def encode(self, prompt: str, *, raw: bool = False, goes_on: bool = False) -> list[int]:
         """The ids of a prompt; see `Engine.encode`."""
-        return self.prompter.encode(prompt, raw=raw)
+        return self.prompter.encode(prompt, raw=raw, goes_on=goes_on)
 
     def context_for(self, tokens: int) -> int:
         """A context with room for `tokens` tokens, rounded up, and at most the model's."""

@@ -30,10 +30,11 @@ class Prompter:
         else:
             self.notes.append("this model has no chat template: prompts are taken as they are")
 
-    def encode(self, prompt: str, *, raw: bool = False) -> list[int]:
+    def encode(self, prompt: str, *, raw: bool = False, goes_on: bool = False) -> list[int]:
         """The ids of `prompt` as one user's turn, or as it is if `raw` or if there is no template.
 
-        Raises UsageError if the model has no tokenizer.
+        `goes_on`: it does not begin a text, so the token that begins one is left out. Raises UsageError if
+        the model has no tokenizer.
         """
         if self.tokenizer is None:
             raise UsageError(
@@ -41,5 +42,8 @@ class Prompter:
                 hint="give token numbers with --ids",
             )
         if raw or self.template is None:
-            return self.tokenizer.encode(prompt)
-        return self.template.encode([{"role": "user", "content": prompt}])
+            ids = self.tokenizer.encode(prompt)
+        else:
+            ids = self.template.encode([{"role": "user", "content": prompt}])
+        begins = bool(ids) and ids[0] == self.tokenizer.bos_id
+        return ids[1:] if goes_on and begins else ids

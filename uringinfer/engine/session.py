@@ -1,30 +1,44 @@
 """One conversation: what it has been fed, and the state that the model keeps of it.
 
 A session belongs to an engine and shares its weights. Feeding goes in chunks; each chunk is one pass over the
-weights, so a longer chunk reads less and needs more scratch memory.
+weights, so a longer chunk reads less and needs more scratch memory. A session can be saved to a file and go
+on from there as if it had never ended (`engine/session_file.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from uringinfer.engine.session_file import SessionHeader, read_header, read_session, write_session
 from uringinfer.errors import UsageError
 from uringinfer.models.base import Floats, Model
 from uringinfer.residency.trunk import Trunk
 
 
 class Session:
-    """The state of one conversation. Made by `Engine.session`."""
+    """The state of one conversation. Made by `Engine.session` and `Engine.load_session`.
 
-    def __init__(self, model: Model, trunk: Trunk, context: int, chunk: int) -> None:
+    `fed` are the tokens fed so far; `chosen` is the one that was picked last and not fed yet, if any: whoever
+    goes on feeds it first. `last_logits` [vocab] are those after the last token fed. `sampling` is the seed
+    of the sampler that picked, and how many numbers it drew.
+    """
+
+    def __init__(self, model: Model, trunk: Trunk, fingerprint: str, context: int, chunk: int) -> None:
         self._model = model
         self._trunk = trunk
+        self._fingerprint = fingerprint
         self._chunk = chunk
         self._state = model.new_state(context)
-        self._is_whole = True
+        self.is_whole = True
+        self.fed: list[int] = []
+        self.chosen: int | None = None
+        self.last_logits: Floats | None = None
+        self.sampling: tuple[int, int] | None = None
 
     @property
     def length(self) -> int:
@@ -47,12 +61,14 @@ class Session:
         tokens = np.asarray(ids, np.int64)
         self._check(tokens)
         for start in range(0, len(tokens), self._chunk):
-            self._is_whole = False
+            chunk = tokens[start : start + self._chunk]
+            self.is_whole = False
             with self._trunk.begin() as weights:
-                logits = self._model.forward(
-                    weights, self._state, tokens[start : start + self._chunk], all_logits=all_logits
-                )
-            self._is_whole = True
+                logits = self._model.forward(weights, self._state, chunk, all_logits=all_logits)
+            self.chosen = None
+            self.fed += chunk.tolist()
+            self.last_logits = logits[-1].copy()
+            self.is_whole = True
             yield logits
 
     def feed(self, ids: Sequence[int] | NDArray[np.int64], *, all_logits: bool = False) -> Floats:
@@ -71,8 +87,55 @@ class Session:
         logits: Floats = self.feed([token])[-1]
         return logits
 
+    def save(self, path: Path | str) -> None:
+        """Writes the conversation to `path`, in one step.
+
+        Raises UsageError if nothing was fed or if the session was interrupted inside a pass,
+        EnvironmentError_ if the file cannot be written.
+        """
+        if not self.is_whole:
+            raise UsageError("this session was interrupted inside a pass: there is no whole state to save")
+        if self.last_logits is None:
+            raise UsageError("this session has not been fed anything yet: there is nothing to save")
+        seed, draws = self.sampling or (None, None)
+        ids = self.fed if self.chosen is None else [*self.fed, self.chosen]
+        header = SessionHeader(self._fingerprint, self._model.family, tuple(ids), self.length, seed, draws)
+        write_session(Path(path), header, self._arrays(self.last_logits))
+
+    def restore(self, path: Path | str) -> None:
+        """Takes the place of the conversation in `path`; of no use any more if that fails.
+
+        Raises UsageError if it is of another model or does not fit into the context, IntegrityError if the
+        file is damaged.
+        """
+        path = Path(path)
+        header = read_header(path)
+        if header.model != self._fingerprint:
+            raise UsageError(
+                f"{path} is a conversation with another model ({header.family}, {header.model}; this is"
+                f" {self._model.family}, {self._fingerprint})",
+                hint="load it with the container that it was saved with",
+            )
+        if not 0 < header.length <= self.context or len(header.ids) > header.length + 1:
+            raise UsageError(
+                f"{path} holds {header.length} tokens, which do not fit into a context of {self.context}",
+                hint="use a longer context (-c)",
+            )
+        self.is_whole = False
+        self._state.length = header.length
+        logits = np.empty(self._model.vocab_size, np.float32)
+        read_session(path, header, self._arrays(logits))
+        self.last_logits = logits
+        self.fed = list(header.ids[: header.length])
+        self.chosen = header.ids[header.length] if len(header.ids) > header.length else None
+        self.sampling = None if header.seed is None else (header.seed, header.draws or 0)
+        self.is_whole = True
+
+    def _arrays(self, logits: Floats) -> dict[str, NDArray[Any]]:
+        return {**self._state.arrays(), "logits": logits}
+
     def _check(self, tokens: NDArray[np.int64]) -> None:
-        if not self._is_whole:
+        if not self.is_whole:
             raise UsageError("this session was interrupted inside a pass", hint="begin a new one")
         if tokens.ndim != 1 or not len(tokens):
             raise UsageError("there is no token to feed", hint="give a prompt of at least one token")

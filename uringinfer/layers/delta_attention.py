@@ -33,8 +33,8 @@ class DeltaState:
     def nbytes(self) -> int:
         return self.memory.nbytes + self.history.nbytes
 
-    def arrays(self) -> dict[str, Floats]:
-        """The two arrays, for a saved session."""
+    def arrays(self, length: int) -> dict[str, Floats]:
+        """The two arrays, for a saved session, whatever the `length`."""
         return {"memory": self.memory, "history": self.history}
 
 

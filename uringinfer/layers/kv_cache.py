@@ -31,6 +31,6 @@ class KeyValueCache:
         self.keys[:, start:stop] = keys.transpose(1, 0, 2)
         self.values[:, start:stop] = values.transpose(1, 0, 2)
 
-    def arrays(self) -> dict[str, Floats]:
-        """The two arrays, for a saved session."""
-        return {"keys": self.keys, "values": self.values}
+    def arrays(self, length: int) -> dict[str, Floats]:
+        """What `length` positions fill of the two arrays, for a saved session."""
+        return {"keys": self.keys[:, :length], "values": self.values[:, :length]}

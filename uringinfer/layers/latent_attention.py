@@ -30,9 +30,9 @@ class LatentCache:
     def nbytes(self) -> int:
         return self.rows.nbytes
 
-    def arrays(self) -> dict[str, Floats]:
-        """The array, for a saved session."""
-        return {"rows": self.rows}
+    def arrays(self, length: int) -> dict[str, Floats]:
+        """What `length` positions fill of the array, for a saved session."""
+        return {"rows": self.rows[:length]}
 
 
 @dataclass(frozen=True, slots=True)

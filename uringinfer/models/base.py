@@ -40,7 +40,7 @@ class State(Protocol):
     def nbytes(self) -> int: ...
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
-        """Every array that a saved session must hold, by name."""
+        """Every array that a saved session must hold, by name: views of what `length` positions fill."""
         ...
 
 

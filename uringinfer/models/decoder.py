@@ -34,7 +34,9 @@ class Cache(Protocol):
     @property
     def nbytes(self) -> int: ...
 
-    def arrays(self) -> Mapping[str, NDArray[Any]]: ...
+    def arrays(self, length: int) -> Mapping[str, NDArray[Any]]:
+        """What `length` positions fill, as views by name."""
+        ...
 
 
 class Attention(Protocol):
@@ -133,11 +135,11 @@ class DecoderState:
         return sum(cache.nbytes for cache in self.caches)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Every cache's arrays under 'layers.N.'."""
+        """What the positions fed fill of every cache, under 'layers.N.'."""
         return {
             f"layers.{number}.{name}": array
             for number, cache in enumerate(self.caches)
-            for name, array in cache.arrays().items()
+            for name, array in cache.arrays(self.length).items()
         }
 
 

@@ -56,14 +56,18 @@ class SamplingOptions:
 
 
 class Sampler:
-    """Draws tokens with one set of options; its generator (PCG64) moves on by one number per drawn token."""
+    """Draws tokens with one set of options; its generator (PCG64) moves on by one number per drawn token.
 
-    def __init__(self, options: SamplingOptions) -> None:
+    `draws` counts them; a sampler made with that count goes on where the other stood.
+    """
+
+    def __init__(self, options: SamplingOptions, draws: int = 0) -> None:
         self.options = options
         self.seed: int = (
             int(np.random.SeedSequence().generate_state(1)[0]) if options.seed is None else options.seed
         )
-        self._generator = np.random.Generator(np.random.PCG64(self.seed))
+        self.draws = draws
+        self._generator = np.random.Generator(np.random.PCG64(self.seed).advance(draws))
 
     def pick(self, logits: Logits, recent_ids: Sequence[int] = ()) -> int:
         """The next token's id. logits [vocab] float32 are left as they are; `recent_ids` end with the newest.
@@ -83,6 +87,7 @@ class Sampler:
             return int(logits.argmax())
         ids, probabilities = self.distribution(logits)
         cumulative = np.cumsum(probabilities)
+        self.draws += 1
         drawn = self._generator.random() * cumulative[-1]
         place = np.searchsorted(cumulative, drawn, side="right")
         last = np.searchsorted(cumulative, cumulative[-1], side="left")  # behind it all have probability 0

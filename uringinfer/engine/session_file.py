@@ -1,0 +1,220 @@
+"""A conversation on disk: the tokens it was fed, the state that the model keeps of them, the sampler's place.
+
+Layout, little-endian: "uringses", version u32, header bytes u32, the header as JSON; then the arrays, each
+from the next multiple of 64 on, zeros between; last the CRC32 of everything before it, u32. The header names
+the container by its fingerprint: a state means nothing to another model, or to the same one packed otherwise.
+Only what the positions fed fill is kept, so a session can go on in a longer or shorter context.
+
+A file is written beside its place and renamed into it, so that there is a whole one or none. It is hostile
+input when it is read. It holds the conversation in clear text: it is readable by its owner alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from io import BufferedReader, BufferedWriter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from uringinfer.container.checksum import crc32
+from uringinfer.container.fields import MAX_INTEGER, Fields, parse_object
+from uringinfer.errors import EnvironmentError_, IntegrityError, UsageError
+
+MAGIC = b"uringses"
+VERSION = 1
+ALIGNMENT = 64
+_PREFIX = struct.Struct("<8sII")
+_CRC = struct.Struct("<I")
+_MAX_HEADER = 1 << 26
+_COPY_BYTES = 1 << 22
+
+Bytes = NDArray[np.uint8]
+Arrays = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionHeader:
+    """What a session file says of itself.
+
+    `ids` are the tokens of the conversation in order: `length` of them were fed, those behind were chosen and
+    not fed yet. `seed` and `draws` are the sampler's, None if nothing was sampled.
+    """
+
+    model: str
+    family: str
+    ids: tuple[int, ...]
+    length: int
+    seed: int | None = None
+    draws: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "model": self.model,
+            "family": self.family,
+            "ids": list(self.ids),
+            "length": self.length,
+            "seed": None if self.seed is None else str(self.seed),
+            "draws": self.draws,
+        }
+
+
+def write_session(path: Path, header: SessionHeader, arrays: Arrays) -> None:
+    """Writes `path` in one step; an older file of this name is replaced.
+
+    Raises EnvironmentError_ if it cannot be written; then the older file is as it was.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                _write(file, header, arrays)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        _sync_directory(path.parent)
+    except OSError as error:
+        raise EnvironmentError_(
+            f"cannot write the session {path}: {os.strerror(error.errno or 0)}", hint="choose another file"
+        ) from error
+
+
+def read_header(path: Path) -> SessionHeader:
+    """What the session in `path` is of. Checks the header alone.
+
+    Raises UsageError if there is no such file, IntegrityError if it is no session of this version.
+    """
+    with _open(path) as file:
+        return _read_header(file, path)[0]
+
+
+def read_session(path: Path, header: SessionHeader, arrays: Arrays) -> None:
+    """Fills `arrays` with those of the session in `path`, whose header has been read.
+
+    Raises IntegrityError if they are not exactly the arrays in the file, by name, dtype and shape, or if the
+    file is damaged; the arrays' contents mean nothing then.
+    """
+    with _open(path) as file:
+        found, described, checksum = _read_header(file, path)
+        expected = _describe(arrays)
+        if found != header or described != expected:
+            missed = next((b for a, b in zip(described, expected, strict=False) if a != b), None)
+            raise IntegrityError(
+                f"{path} does not hold the arrays of this model"
+                + (f": {missed['name']} is not {missed['dtype']} {missed['shape']}" if missed else ""),
+                hint="it was saved by another version; begin the conversation anew",
+            )
+        for array in arrays.values():
+            checksum = crc32(_take(file, -file.tell() % ALIGNMENT, path), checksum)
+            for piece in _pieces(array):
+                if file.readinto(piece.data) != piece.size:
+                    raise _short(path)
+                checksum = crc32(piece, checksum)
+        if _CRC.unpack(_take(file, _CRC.size, path))[0] != checksum:
+            raise IntegrityError(f"{path}: checksum mismatch", hint="the file is damaged; begin anew")
+        if file.read(1):
+            raise IntegrityError(f"{path}: bytes behind its end", hint="the file is damaged; begin anew")
+
+
+def _write(file: BufferedWriter, header: SessionHeader, arrays: Arrays) -> None:
+    text = json.dumps(header.to_json() | {"arrays": _describe(arrays)}, separators=(",", ":")).encode()
+    if len(text) > _MAX_HEADER:
+        raise UsageError(f"a session of {len(header.ids)} tokens is too long to be saved")
+    head = _PREFIX.pack(MAGIC, VERSION, len(text)) + text
+    file.write(head)
+    checksum = crc32(head)
+    for array in arrays.values():
+        padding = bytes(-file.tell() % ALIGNMENT)
+        file.write(padding)
+        checksum = crc32(padding, checksum)
+        for piece in _pieces(array):
+            file.write(piece.data)
+            checksum = crc32(piece, checksum)
+    file.write(_CRC.pack(checksum))
+
+
+def _read_header(file: BufferedReader, path: Path) -> tuple[SessionHeader, list[dict[str, Any]], int]:
+    """(header, descriptions of the arrays, checksum of what was read)."""
+    prefix = file.read(_PREFIX.size)
+    if len(prefix) < _PREFIX.size or not prefix.startswith(MAGIC):
+        raise IntegrityError(f"{path} is no saved session", hint="give a file that --save-session wrote")
+    _, version, nbytes = _PREFIX.unpack(prefix)
+    if version != VERSION:
+        raise IntegrityError(
+            f"{path} is a session of version {version}, this program reads {VERSION}",
+            hint="begin the conversation anew",
+        )
+    if nbytes > min(_MAX_HEADER, path.stat().st_size):
+        raise _short(path)
+    text = _take(file, nbytes, path)
+    fields = Fields(parse_object(text, str(path)), str(path))
+    ids = fields.items("ids")
+    seed = fields.optional_text("seed")
+    if seed is not None and not (seed.isascii() and seed.isdecimal() and len(seed) < 400):
+        fields.fail("seed", "is not a number")
+    header = SessionHeader(
+        model=fields.identifier("model"),
+        family=fields.identifier("family"),
+        ids=Fields({"ids": ids}, str(path)).integers("ids", len(ids), 0, MAX_INTEGER),
+        length=fields.integer("length", 0, len(ids)),
+        seed=None if seed is None else int(seed),
+        draws=fields.optional_integer("draws", 0, MAX_INTEGER),
+    )
+    described = fields.items("arrays")
+    fields.close(hint="the file is damaged; begin anew")
+    return header, described, crc32(prefix + text)
+
+
+def _describe(arrays: Arrays) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "dtype": array.dtype.str, "shape": list(array.shape)} for name, array in arrays.items()
+    ]
+
+
+def _pieces(array: NDArray[Any]) -> Iterator[Bytes]:
+    """Views of `array` as bytes, contiguous each, which in turn are its bytes in C order."""
+    if array.size == 0:
+        return
+    if not array.flags.c_contiguous:
+        for part in array:
+            yield from _pieces(part)
+        return
+    flat = array.reshape(-1).view(np.uint8)
+    for start in range(0, flat.size, _COPY_BYTES):
+        yield flat[start : start + _COPY_BYTES]
+
+
+def _open(path: Path) -> BufferedReader:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise UsageError(f"cannot read the session {path}: {os.strerror(error.errno or 0)}") from None
+
+
+def _take(file: BufferedReader, nbytes: int, path: Path) -> bytes:
+    data = file.read(nbytes)
+    if len(data) != nbytes:
+        raise _short(path)
+    return data
+
+
+def _short(path: Path) -> IntegrityError:
+    return IntegrityError(f"{path} is shorter than it says", hint="the file is damaged; begin anew")
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
