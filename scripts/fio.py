@@ -1,0 +1,71 @@
+"""Runs fio on one file and gives its numbers; for the scripts that compare with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class FioResult:
+    """Decimal gigabytes per second, and CPU milliseconds per gigabyte in user and kernel mode."""
+
+    gb_per_s: float
+    user_ms_per_gb: float
+    system_ms_per_gb: float
+
+
+def require_fio() -> str:
+    """fio's version; ends the program with the remedy if it is not installed."""
+    if shutil.which("fio") is None:
+        sys.exit("fio is not installed; on Debian and Ubuntu: apt-get install fio")
+    return subprocess.run(["fio", "--version"], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def run_fio(
+    path: str | Path,
+    *,
+    nbytes: int,
+    block_bytes: int,
+    queue_depth: int,
+    random: bool = False,
+    direct: bool = True,
+    engine: str = "io_uring",
+    registered: bool = True,
+    huge: bool = False,
+) -> FioResult:
+    """Reads `nbytes` bytes of `path` (absolute, or /proc/PID/fd/FD) once.
+
+    fio has no option for transparent huge pages; `huge` makes the C library's malloc ask for them."""
+    arguments = {
+        "name": "read",
+        "filename": path,
+        "rw": "randread" if random else "read",
+        "bs": block_bytes,
+        "iodepth": queue_depth,
+        "ioengine": engine,
+        "direct": int(direct),
+        "size": nbytes,
+        "io_size": nbytes,
+        "allow_file_create": 0,
+        "output-format": "json",
+    }
+    if engine == "io_uring":
+        arguments |= {"fixedbufs": int(registered), "registerfiles": int(registered)}
+    command = ["fio", "--readonly", *(f"--{name}={value}" for name, value in arguments.items())]
+    environment = os.environ | {"GLIBC_TUNABLES": f"glibc.malloc.hugetlb={int(huge)}"}
+    output = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+    job = json.loads(output[output.index("{") :])["jobs"][0]
+    read = job["read"]
+    gigabytes = read["io_bytes"] / 1e9
+    # fio gives CPU as per cent of the job's run time, in milliseconds
+    return FioResult(
+        gb_per_s=read["bw_bytes"] / 1e9,
+        user_ms_per_gb=job["usr_cpu"] / 100 * job["job_runtime"] / gigabytes,
+        system_ms_per_gb=job["sys_cpu"] / 100 * job["job_runtime"] / gigabytes,
+    )
