@@ -2,30 +2,13 @@ from dataclasses import replace
 
 import pytest
 from checkpoint_maker import make_checkpoint
+from fake_model import FakeModel
 
 from uringinfer.errors import IntegrityError, UnsupportedModelError
 from uringinfer.models import model_from_config
 from uringinfer.models.base import TensorGroup, TensorSpec
 from uringinfer.packing.checkpoint import CheckpointSource
 from uringinfer.packing.layout import make_layout
-
-
-class FakeModel:
-    """A model that asks for the given tensors."""
-
-    family = "fake"
-
-    def __init__(self, *groups, ignored=(r".*",)):
-        self.groups, self.ignored = groups, ignored
-
-    def trunk(self):
-        return self.groups
-
-    def expert_layers(self):
-        return ()
-
-    def ignored_sources(self):
-        return self.ignored
 
 
 @pytest.fixture
@@ -58,7 +41,7 @@ def test_the_real_model_is_laid_out_in_order_of_execution(source):
 def test_the_first_source_that_exists_is_taken(source):
     alternatives = spec("up", ("absent", "model.layers.0.mlp.up_proj.weight", "model.norm.weight"), (160, 64))
     layout = make_layout(FakeModel(TensorGroup("g", (alternatives,))), source)
-    assert layout.blocks[0].runs[0].tensor == "model.layers.0.mlp.up_proj.weight"
+    assert layout.blocks[0].runs()[0].tensor == "model.layers.0.mlp.up_proj.weight"
 
 
 def test_a_missing_tensor_is_named_unless_it_is_optional(source):

@@ -7,17 +7,20 @@ of which source tensors it is made of; what no run covers is zero.
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
-from uringinfer.container.manifest import ALIGNMENT, FORMAT_VERSION, Manifest, Segment, TensorPart
-from uringinfer.errors import IntegrityError, UnsupportedModelError, UsageError
+from uringinfer.container.manifest import ALIGNMENT, FORMAT_VERSION, Bank, Manifest, Segment, TensorPart
+from uringinfer.errors import IntegrityError, UsageError
 from uringinfer.models.base import Model, TensorGroup, TensorSpec
+from uringinfer.packing.banks import PlannedBank, missing_expert_tensors, plan_bank
+from uringinfer.packing.matrices import Matrix, Place, find_matrix, shape_error
+from uringinfer.packing.runs import Run
 from uringinfer.packing.segments import Cut, Item, auto_segment_bytes, cut_group, round_up
-from uringinfer.packing.source import FORMAT_OF_DTYPE, SourceTensor, TensorSource
+from uringinfer.packing.source import TensorSource
 
 TRUNK_NAME = "trunk.bin"
 
@@ -27,31 +30,23 @@ _SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """`nbytes` of a block from `offset` on: rows [start, stop) of the source's `tensor`."""
-
-    tensor: str
-    start: int
-    stop: int
-    offset: int
-    nbytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class Block:
-    """A segment or a record to write: `nbytes` at `offset` of `file`, both multiples of 4096."""
+    """A segment or a record to write: `nbytes` at `offset` of `file`, both multiples of 4096.
+
+    `runs` makes what it consists of, in order of offset.
+    """
 
     file: str
     offset: int
     nbytes: int
-    runs: tuple[Run, ...]
+    runs: Callable[[], Sequence[Run]]
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
     """`blocks` in order of execution, and the manifest that describes them, its checksums still zero.
 
-    The blocks of the trunk are the manifest's segments, in the same order.
+    The blocks are the manifest's segments, then the records of each of its banks, in the same order.
     """
 
     manifest: Manifest
@@ -65,16 +60,16 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A tensor that the model wants and the source has."""
+    """A tensor of the trunk that the model wants and the source has."""
 
     spec: TensorSpec
-    source: SourceTensor
-    item: Item
+    source_name: str
+    matrix: Matrix
 
     @property
-    def source_rows_per_row(self) -> int:
-        """Rows along the last axis that make one row of the container's matrix."""
-        return self.source.rows // self.item.rows
+    def item(self) -> Item:
+        splittable = self.spec.kind != "vector" and not self.spec.whole
+        return Item(self.spec.name, self.matrix.format, self.matrix.rows, self.matrix.cols, splittable)
 
 
 def make_layout(model: Model, source: TensorSource, segment: SegmentSize = "auto") -> Layout:
@@ -84,25 +79,16 @@ def make_layout(model: Model, source: TensorSource, segment: SegmentSize = "auto
     shape, or that nobody asked for; UnsupportedModelError naming a dtype that no format keeps; UsageError if
     `segment` is below 4096.
     """
+    _check_present(model, source)
     groups = [(group, _find(group, source)) for group in model.trunk()]
-    _check_complete(model, source)
-    model_bytes = sum(found.item.nbytes(found.item.rows) for _, tensors in groups for found in tensors)
-    segment_bytes = _segment_bytes(segment, model_bytes)
-    segments: list[Segment] = []
-    blocks: list[Block] = []
-    for group, tensors in groups:
-        number = 0
-        for streamed, run in _by_streaming(tensors):
-            for cuts in cut_group([found.item for found in run], segment_bytes):
-                offset = blocks[-1].offset + blocks[-1].nbytes if blocks else 0
-                nbytes = round_up(cuts[-1].offset + cuts[-1].nbytes, ALIGNMENT)
-                parts = tuple(_part(run[cut.index], cut) for cut in cuts)
-                name = f"{group.name}/{number}"
-                segments.append(Segment(name, group.name, offset, nbytes, 0, streamed, parts))
-                blocks.append(
-                    Block(TRUNK_NAME, offset, nbytes, tuple(_run(run[cut.index], cut) for cut in cuts))
-                )
-                number += 1
+    planned = [plan_bank(layer, source) for layer in model.expert_layers()]
+    used = {name for _, found in groups for tensor in found for name in _tensors_of(tensor)}
+    _check_nothing_left(model, source, used.union(*(names for _, names in planned)))
+    trunk_bytes = sum(tensor.item.nbytes(tensor.matrix.rows) for _, found in groups for tensor in found)
+    segment_bytes = _segment_bytes(segment, trunk_bytes)
+    segments, blocks = _lay_trunk(groups, segment_bytes)
+    for bank, _ in planned:
+        blocks += _lay_bank(bank, source)
     manifest = Manifest(
         format_version=FORMAT_VERSION,
         family=model.family,
@@ -110,7 +96,7 @@ def make_layout(model: Model, source: TensorSource, segment: SegmentSize = "auto
         source=source.identity,
         trunk_file=TRUNK_NAME,
         segments=tuple(segments),
-        banks=(),
+        banks=tuple(bank.bank for bank, _ in planned),
         files=(),
     )
     return Layout(manifest, tuple(blocks), segment_bytes)
@@ -126,13 +112,66 @@ def _segment_bytes(segment: SegmentSize, model_bytes: int) -> int | None:
     return segment // ALIGNMENT * ALIGNMENT
 
 
+def _lay_trunk(
+    groups: Sequence[tuple[TensorGroup, list[_Found]]], segment_bytes: int | None
+) -> tuple[list[Segment], list[Block]]:
+    segments: list[Segment] = []
+    blocks: list[Block] = []
+    end = 0
+    for group, found in groups:
+        number = 0
+        for streamed, tensors in _by_streaming(found):
+            for cuts in cut_group([tensor.item for tensor in tensors], segment_bytes):
+                nbytes = round_up(cuts[-1].offset + cuts[-1].nbytes, ALIGNMENT)
+                parts = tuple(_part(tensors[cut.index], cut) for cut in cuts)
+                name = f"{group.name}/{number}"
+                segments.append(Segment(name, group.name, end, nbytes, 0, streamed, parts))
+                blocks.append(Block(TRUNK_NAME, end, nbytes, partial(_segment_runs, tensors, cuts)))
+                end += nbytes
+                number += 1
+    return segments, blocks
+
+
+def _by_streaming(found: list[_Found]) -> list[tuple[bool, list[_Found]]]:
+    """Runs of tensors that are all streamed or all read on demand; a segment is one or the other."""
+    runs: list[tuple[bool, list[_Found]]] = []
+    for tensor in found:
+        streamed = tensor.spec.kind != "embedding"
+        if not runs or runs[-1][0] != streamed:
+            runs.append((streamed, []))
+        runs[-1][1].append(tensor)
+    return runs
+
+
+def _part(tensor: _Found, cut: Cut) -> TensorPart:
+    spec, form = tensor.spec, tensor.matrix.format
+    return TensorPart(spec.name, form, spec.shape, cut.start, cut.stop, cut.offset, cut.nbytes)
+
+
+def _segment_runs(tensors: Sequence[_Found], cuts: Sequence[Cut]) -> list[Run]:
+    return [run for cut in cuts for run in tensors[cut.index].matrix.runs(cut.start, cut.stop, cut.offset)]
+
+
+def _lay_bank(planned: PlannedBank, source: TensorSource) -> list[Block]:
+    bank: Bank = planned.bank
+    return [
+        Block(
+            bank.file,
+            expert * bank.record_bytes,
+            bank.record_bytes,
+            partial(planned.record_runs, source, expert),
+        )
+        for expert in range(bank.num_experts)
+    ]
+
+
 def _find(group: TensorGroup, source: TensorSource) -> list[_Found]:
     """The tensors of `group` that the source has, in order."""
     found = []
     for spec in group.tensors:
         name = _source_name(spec, source)
         if name is not None:
-            found.append(_match(spec, source.tensors[name]))
+            found.append(_match(spec, name, source))
     return found
 
 
@@ -140,35 +179,41 @@ def _source_name(spec: TensorSpec, source: TensorSource) -> str | None:
     return next((name for name in spec.sources if name in source.tensors), None)
 
 
-def _match(spec: TensorSpec, tensor: SourceTensor) -> _Found:
-    if tensor.shape not in (spec.shape, *spec.other_shapes):
-        raise IntegrityError(
-            f"tensor {tensor.name} has the shape {list(tensor.shape)}, {list(spec.shape)} by config.json",
-            hint="the config belongs to another checkpoint?",
-        )
-    form = FORMAT_OF_DTYPE.get(tensor.dtype)
-    if form is None:
-        raise UnsupportedModelError(
-            f"tensor {tensor.name} is of dtype {tensor.dtype}, which no format keeps",
-            hint=f"supported: {', '.join(FORMAT_OF_DTYPE)}",
-        )
-    rows = tensor.shape[0] if tensor.shape else 1
-    cols = math.prod(tensor.shape[1:])
-    splittable = spec.kind != "vector" and not spec.whole
-    return _Found(spec, tensor, Item(spec.name, form, rows, cols, splittable))
+def _match(spec: TensorSpec, name: str, source: TensorSource) -> _Found:
+    tensor = source.tensors[name]
+    if tensor.shape != spec.shape:
+        raise shape_error(tensor, str(list(spec.shape)))
+    cols = 1
+    for dimension in spec.shape[1:]:
+        cols *= dimension
+    matrix = find_matrix(source, Place(name), spec.shape[0] if spec.shape else 1, cols)
+    return _Found(spec, name, matrix)
 
 
-def _check_complete(model: Model, source: TensorSource) -> None:
-    """Every tensor the model needs is there, and every tensor that is there is used or known."""
-    specs = [spec for group in model.trunk() for spec in group.tensors]
-    missing = [spec.sources[0] for spec in specs if not spec.optional and _source_name(spec, source) is None]
+def _tensors_of(found: _Found) -> list[str]:
+    return [section.tensor for section in found.matrix.sections]
+
+
+def _check_present(model: Model, source: TensorSource) -> None:
+    """Raises IntegrityError unless the source has every tensor that the model needs."""
+    missing = [
+        spec.sources[0]
+        for group in model.trunk()
+        for spec in group.tensors
+        if not spec.optional and _source_name(spec, source) is None
+    ]
+    for layer in model.expert_layers():
+        missing += missing_expert_tensors(layer, source)
     if missing:
         raise IntegrityError(
             f"{source.path}: {len(missing)} tensors that {model.family} needs are missing:"
             f" {_shorten(missing)}",
             hint="download the checkpoint again, or name the right one",
         )
-    used = {_source_name(spec, source) for spec in specs}
+
+
+def _check_nothing_left(model: Model, source: TensorSource, used: set[str]) -> None:
+    """Raises IntegrityError unless every tensor of the source is used or known to be left out."""
     ignored = [re.compile(pattern) for pattern in model.ignored_sources()]
     left = [
         name
@@ -186,24 +231,3 @@ def _check_complete(model: Model, source: TensorSource) -> None:
 def _shorten(names: Sequence[str]) -> str:
     more = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
-def _by_streaming(tensors: list[_Found]) -> list[tuple[bool, list[_Found]]]:
-    """Runs of tensors that are all streamed or all read on demand; a segment is one or the other."""
-    runs: list[tuple[bool, list[_Found]]] = []
-    for found in tensors:
-        streamed = found.spec.kind != "embedding"
-        if not runs or runs[-1][0] != streamed:
-            runs.append((streamed, []))
-        runs[-1][1].append(found)
-    return runs
-
-
-def _part(found: _Found, cut: Cut) -> TensorPart:
-    item = found.item
-    return TensorPart(item.name, item.format, found.source.shape, cut.start, cut.stop, cut.offset, cut.nbytes)
-
-
-def _run(found: _Found, cut: Cut) -> Run:
-    factor = found.source_rows_per_row
-    return Run(found.source.name, cut.start * factor, cut.stop * factor, cut.offset, cut.nbytes)

@@ -12,7 +12,7 @@ import itertools
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from uringinfer.errors import IntegrityError
 from uringinfer.models import model_from_config
 from uringinfer.models.base import Model
 from uringinfer.packing.layout import Block, Layout, SegmentSize, make_layout
+from uringinfer.packing.runs import Run
 from uringinfer.packing.segments import round_up
 from uringinfer.packing.source import TensorSource
 from uringinfer.packing.sources import open_source
@@ -138,10 +139,18 @@ def _report(
 
 def _with_checksums(layout: Layout, checksums: list[int]) -> Manifest:
     """The manifest with the CRC32 of every block in its place."""
-    segments = tuple(
-        replace(segment, crc32=crc) for segment, crc in zip(layout.manifest.segments, checksums, strict=False)
+    remaining = iter(checksums)
+    segments = tuple(replace(segment, crc32=next(remaining)) for segment in layout.manifest.segments)
+    banks = tuple(
+        replace(bank, crc32=tuple(itertools.islice(remaining, bank.num_experts)))
+        for bank in layout.manifest.banks
     )
-    return replace(layout.manifest, segments=segments)
+    return replace(layout.manifest, segments=segments, banks=banks)
+
+
+def _smallest_read(run: Run) -> int:
+    """Bytes that a buffer must have room for at once."""
+    return run.nbytes // run.units if run.is_splittable else run.nbytes
 
 
 class _Job:
@@ -163,10 +172,6 @@ class _Job:
         self._next = itertools.count()
         self._stop = threading.Event()
         self._lock = threading.Lock()
-        longest = max(
-            (source.tensors[run.tensor].row_bytes for b in layout.blocks for run in b.runs), default=0
-        )
-        self._buffer_bytes = max(BUFFER_BYTES, round_up(longest, ALIGNMENT) + ALIGNMENT)
 
     def run(self, jobs: int, progress: Progress | None) -> list[int]:
         """Writes what is not written yet; the CRC32 of every block. The first error of a worker is raised."""
@@ -188,7 +193,7 @@ class _Job:
 
     def _work(self) -> None:
         """Takes blocks until there are none."""
-        buffer = aligned_buffer(self._buffer_bytes)
+        buffer = aligned_buffer(BUFFER_BYTES)
         for index in self._next:
             if index >= len(self._layout.blocks) or self._stop.is_set():
                 return
@@ -198,7 +203,11 @@ class _Job:
                 self._checksums[index] = known
                 self._count(resumed=block.nbytes)
                 continue
-            crc = self._write(block, buffer)
+            runs = block.runs()
+            needed = max(map(_smallest_read, runs)) + ALIGNMENT
+            if needed > len(buffer):
+                buffer = aligned_buffer(round_up(needed, ALIGNMENT))
+            crc = self._write(block, runs, buffer)
             if crc is None:
                 return
             self.staging.journal.record(index, crc)
@@ -212,22 +221,23 @@ class _Job:
             crc = crc32(piece, crc)
         return crc
 
-    def _write(self, block: Block, buffer: Bytes) -> int | None:
+    def _write(self, block: Block, runs: Sequence[Run], buffer: Bytes) -> int | None:
         """Writes one block; its CRC32, or None if the job was stopped meanwhile."""
         stream = BlockStream(self.staging.files[block.file], block.offset, buffer)
-        for run in block.runs:
+        for run in runs:
             stream.zeros(run.offset - stream.position)
-            row_bytes = self._source.tensors[run.tensor].row_bytes
-            row = run.start
-            while row < run.stop:
+            unit_bytes, smallest = run.nbytes // run.units, _smallest_read(run)
+            start = 0
+            while start < run.units:
                 if self._stop.is_set():
                     return None
-                if stream.room < max(row_bytes, min((run.stop - row) * row_bytes, len(buffer) // 8)):
+                # a little room is filled only by what little is left; else it would cost a read of its own
+                if stream.room < max(smallest, min((run.units - start) * unit_bytes, len(buffer) // 8)):
                     stream.flush()
-                stop = min(run.stop, row + stream.room // row_bytes)
-                self._source.read_rows(run.tensor, row, stop, stream.take((stop - row) * row_bytes))
-                self._count(written=(stop - row) * row_bytes)
-                row = stop
+                stop = min(run.units, start + stream.room // unit_bytes)
+                run.read(self._source, start, stop, stream.take((stop - start) * unit_bytes))
+                self._count(written=(stop - start) * unit_bytes)
+                start = stop
         padding = block.nbytes - stream.position
         stream.zeros(padding)
         self._count(written=padding)

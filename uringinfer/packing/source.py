@@ -40,9 +40,6 @@ DTYPE_BITS = {
 }
 """Bits of one element of each dtype that safetensors knows."""
 
-FORMAT_OF_DTYPE = {"BF16": "bf16", "F16": "f16", "F32": "f32"}
-"""The container's format that keeps a dtype bit for bit."""
-
 
 @dataclass(frozen=True, slots=True)
 class SourceTensor:
