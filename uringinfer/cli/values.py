@@ -1,0 +1,19 @@
+"""Types of options: sizes, rates and lists of them, refused with the text that was given."""
+
+from __future__ import annotations
+
+from uringinfer.errors import UsageError
+from uringinfer.units import parse_size
+
+
+def parse_counts(text: str) -> list[int]:
+    """ "199,399" -> [199, 399]. Raises UsageError for what is no list of whole numbers."""
+    words = text.split(",")
+    if not all(word.strip().isdecimal() for word in words):
+        raise UsageError(f"'{text}' is not a list of whole numbers", hint="write it as 199,399")
+    return [int(word) for word in words]
+
+
+def parse_sizes(text: str) -> list[int]:
+    """ "8GB,16G" -> bytes. Raises UsageError for what is no list of sizes."""
+    return [parse_size(word) for word in text.split(",")]
