@@ -179,6 +179,31 @@ def test_close_waits_for_what_is_in_flight(open_one: OpenReader, file: StorageFi
         assert np.array_equal(destination, after)
 
 
+def test_a_batch_gives_each_request_a_ticket_of_its_own(
+    open_one: OpenReader, file: StorageFile, content: Bytes
+) -> None:
+    with Arena(4 * BLOCK) as arena:
+        reader = open_one(queue_depth=1)
+        beyond = ReadRequest(file, content.size, arena.carve(BLOCK))
+        requests = [ReadRequest(file, n * BLOCK, arena.carve(BLOCK)) for n in range(3)]
+        tickets = reader.submit_each([requests[0], beyond, *requests[1:]])
+        reader.wait(tickets[3])
+        with pytest.raises(IntegrityError, match="the file ends"):
+            reader.wait(tickets[1])
+        for ticket, request in zip((tickets[0], *tickets[2:]), requests, strict=True):
+            reader.wait(ticket)
+            assert np.array_equal(request.destination, content[request.offset : request.offset + BLOCK])
+
+
+def test_a_batch_with_a_wrong_request_queues_nothing(open_one: OpenReader, file: StorageFile) -> None:
+    with Arena(BLOCK) as arena:
+        reader = open_one()
+        good = ReadRequest(file, 0, arena.carve(BLOCK))
+        with pytest.raises(UsageError):
+            reader.submit_each([good, ReadRequest(file, -1, good.destination)])
+        assert reader.statistics().requests == 0
+
+
 def test_an_empty_submission_is_done_at_once(open_one: OpenReader, file: StorageFile) -> None:
     reader = open_one()
     empty = np.zeros(0, np.uint8)

@@ -113,12 +113,21 @@ class PieceQueue:
     def push(self, requests: Sequence[ReadRequest]) -> Submission:
         """Puts `requests` at the end of their queues. UsageError, and nothing queued, if one is wrong."""
         submission = Submission()
-        reads = [Read(request, checked_address(request), submission) for request in requests]
-        submission.pending.update((read, None) for read in reads if read.nbytes)
+        self._queue([Read(request, checked_address(request), submission) for request in requests])
+        return submission
+
+    def push_each(self, requests: Sequence[ReadRequest]) -> list[Submission]:
+        """As `push`, with a submission for each request."""
+        reads = [Read(request, checked_address(request), Submission()) for request in requests]
+        self._queue(reads)
+        return [read.submission for read in reads]
+
+    def _queue(self, reads: Sequence[Read]) -> None:
         for read in reads:
+            if read.nbytes:
+                read.submission.pending[read] = None
             self._waiting[read.request.priority].append(read)
         self.statistics.requests += len(reads)
-        return submission
 
     def promote(self, submission: Submission) -> None:
         """Serves what is left of `submission` as demand: somebody waits for it."""

@@ -52,6 +52,14 @@ class PreadvReader:
             self._work_came.notify_all()
         return submission
 
+    def submit_each(self, requests: Sequence[ReadRequest]) -> Sequence[Ticket]:
+        with self._work_came:
+            if self._closed:
+                raise UsageError("the reader is closed", hint="submit before close")
+            submissions = self._queue.push_each(requests)
+            self._work_came.notify_all()
+        return submissions
+
     def wait(self, ticket: Ticket) -> None:
         submission = own_submission(ticket)
         if not submission.done:

@@ -97,6 +97,10 @@ class Reader(Protocol):
 
     def submit(self, requests: Sequence[ReadRequest]) -> Ticket: ...
 
+    def submit_each(self, requests: Sequence[ReadRequest]) -> Sequence[Ticket]:
+        """One batch with a ticket for each request, for a caller that uses each as soon as it is there."""
+        ...
+
     def wait(self, ticket: Ticket) -> None:
         """Blocks until `ticket` is done; raises its error. Ctrl-C interrupts it at once."""
         ...

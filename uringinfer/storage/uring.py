@@ -187,6 +187,12 @@ class UringReader:
         self._start()
         return submission
 
+    def submit_each(self, requests: Sequence[ReadRequest]) -> Sequence[Ticket]:
+        self._check_usable()
+        submissions = self._queue.push_each(requests)
+        self._start()
+        return submissions
+
     def wait(self, ticket: Ticket) -> None:
         submission = own_submission(ticket)
         if not submission.done:
