@@ -137,8 +137,8 @@ def conditions(container: Container, rounds: int, tokens: int) -> str:
     weights, largest = container.streamed_bytes, max(segment.nbytes for segment in segments)
     return (
         f"{os.cpu_count()} processors ({platform.machine()}), Linux {platform.release()}, {direct};"
-        f" load average {os.getloadavg()[0]:.1f}; {format_size(weights)} of weights in {len(segments)} segments"
-        f" of at most {format_size(largest)}; {rounds} rounds of {tokens} decoded tokens"
+        f" load average {os.getloadavg()[0]:.1f}; {format_size(weights)} of weights in {len(segments)}"
+        f" segments of at most {format_size(largest)}; {rounds} rounds of {tokens} decoded tokens"
     )
 
 

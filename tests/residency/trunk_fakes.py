@@ -42,6 +42,8 @@ class ScriptedReader:
     events: list[tuple[str, int]] = field(default_factory=list)
     requests: list[ReadRequest] = field(default_factory=list)
     open_tickets: list[ScriptedTicket] = field(default_factory=list)
+    batches: list[list[ReadRequest]] = field(default_factory=list)
+    """What each `submit_each` got."""
     polls: int = 0
 
     def submit(self, requests: Sequence[ReadRequest]) -> ScriptedTicket:
@@ -52,6 +54,17 @@ class ScriptedReader:
         self.requests.extend(requests)
         self.open_tickets.append(ticket)
         return ticket
+
+    def submit_each(self, requests: Sequence[ReadRequest]) -> list[ScriptedTicket]:
+        if requests:
+            self.batches.append(list(requests))
+        return [self.submit([request]) for request in requests]
+
+    def complete(self, offset: int) -> None:
+        """Lets the read at `offset` arrive."""
+        for ticket in list(self.open_tickets):
+            if ticket.requests[0].offset == offset:
+                self._complete(ticket)
 
     def wait(self, ticket: ScriptedTicket) -> None:
         self.events.append(("wait", ticket.requests[0].offset))

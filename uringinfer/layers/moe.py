@@ -21,7 +21,8 @@ from uringinfer.layers.router import Routing
 from uringinfer.layers.router_gate import RouterGate
 from uringinfer.layers.step import Step
 from uringinfer.layers.tensors import ExpertLayer, TensorSpec
-from uringinfer.layers.weights import ExpertWeights, Floats, Weights
+from uringinfer.layers.weights import Floats, Weights
+from uringinfer.residency.records import ExpertWeights
 
 _BUFFERS = 1 << 17
 """Bytes that numpy's iterators take, at most, where operands are not contiguous (as in `_mix`)."""

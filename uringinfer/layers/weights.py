@@ -7,9 +7,8 @@ the order in which its family declared them; the trunk refuses anything else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -17,17 +16,10 @@ from numpy.typing import NDArray
 
 from uringinfer.kernels import Kernels
 from uringinfer.kernels.formats import Weight
+from uringinfer.residency.records import ExpertWeights
 
 Floats = NDArray[np.float32]
 Ids = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class ExpertWeights:
-    """One expert's record: packed matrices ('gate', 'up', 'down') and float32 biases ('gate_bias', ...)."""
-
-    matrices: Mapping[str, Weight]
-    biases: Mapping[str, Floats]
 
 
 class Experts(Protocol):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +18,7 @@ from uringinfer.errors import ResidencyError
 from uringinfer.kernels import Kernels
 from uringinfer.kernels.formats import Weight, decode
 from uringinfer.residency.embedding import EmbeddingRows
+from uringinfer.residency.experts import ExpertCache
 from uringinfer.residency.lease import Lease
 from uringinfer.residency.order import Piece, Tensor
 
@@ -39,7 +39,7 @@ class TrunkPass:
         embeddings: EmbeddingRows,
         take: Callable[[int], Lease],
         poll: Callable[[], None],
-        experts: Any,
+        experts: ExpertCache | None,
     ) -> None:
         self.kernels = kernels
         self._order = order
@@ -54,7 +54,7 @@ class TrunkPass:
         self._is_lent = False
 
     @property
-    def experts(self) -> Any:
+    def experts(self) -> ExpertCache:
         """The routed experts. Raises ResidencyError if the model has none."""
         if self._experts is None:
             raise ResidencyError("this container holds no routed experts")

@@ -14,12 +14,12 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from uringinfer.container.manifest import Segment
 from uringinfer.errors import Interrupted, ResidencyError
 from uringinfer.kernels import Kernels
 from uringinfer.residency.embedding import EmbeddingRows
+from uringinfer.residency.experts import ExpertCache
 from uringinfer.residency.lease import Lease, Slot
 from uringinfer.residency.order import Tensor, tensors_in_order
 from uringinfer.residency.passes import TrunkPass
@@ -90,7 +90,7 @@ class Trunk:
         *,
         check: Check | None = None,
         poison: bool = False,
-        experts: Any = None,
+        experts: ExpertCache | None = None,
     ) -> None:
         self._segments = tuple(segments)
         self._file = file

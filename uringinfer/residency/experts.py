@@ -1,0 +1,379 @@
+"""The expert cache: routed experts in a fixed number of slots, read when a router asks for them.
+
+Routing depends on the data, so unlike the trunk this is a real cache: a policy decides which expert gives up
+its slot. What is demanded stays until it was used, what was guessed stays until its layer's turn came, and
+what is being read stays until the read is over; the policy chooses among the others. Every access is O(1)
+beside the policy's own work.
+
+A turn is one layer's demand. All its misses go to the reader in one batch, ahead of everything else; the
+experts that are there are handed out meanwhile, and each of the others as soon as its bytes have come. A
+chunk of a prompt may demand more experts than there are slots; then the rest is submitted as slots come free.
+Nothing of this shows in what a model computes, which adds in the router's order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from uringinfer.errors import IntegrityError, ResidencyError
+from uringinfer.residency.lease import POISON, Lease, Slot
+from uringinfer.residency.lookahead import Lookahead
+from uringinfer.residency.policies import ExpertKey, Policy
+from uringinfer.residency.records import ExpertRecords, ExpertWeights
+from uringinfer.storage.reader import Bytes, Priority, Reader
+
+Ids = NDArray[np.int64]
+
+Progress = Callable[[int, int], None]
+"""Called with (bytes done, bytes in all)."""
+
+PRELOAD_BATCH = 64
+"""Experts in the reader's queue at once while slots are filled at the start."""
+
+OnRouted = Callable[[int, Ids], None]
+"""Called with (layer, experts of each token [T, K]) at every demand."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertStatistics:
+    """Counters since the cache was made. An expert that a turn uses for several tokens counts once.
+
+    `hits` were in memory by an earlier use, `prefetched` because they had been guessed, `misses` were not.
+    `guesses` is how many were read on a guess. Bytes are what was read for demands, for guesses, and to fill
+    slots at the start. Of `recall_demanded` experts in turns that had been guessed about, the guess named
+    `recall_named`.
+    """
+
+    hits: int = 0
+    misses: int = 0
+    prefetched: int = 0
+    guesses: int = 0
+    demanded_bytes: int = 0
+    guessed_bytes: int = 0
+    preloaded_bytes: int = 0
+    wait_seconds: float = 0.0
+    recall_demanded: int = 0
+    recall_named: int = 0
+
+
+class _Resident:
+    """An expert in a slot, or on its way there (`slot.ticket`)."""
+
+    __slots__ = ("failed", "is_guess", "is_hinted", "is_used", "key", "slot")
+
+    def __init__(self, key: ExpertKey, slot: Slot) -> None:
+        self.key = key
+        self.slot = slot
+        self.is_used = False
+        """The current turn has yet to hand it out."""
+        self.is_hinted = False
+        """It was guessed, and its layer's turn is still to come."""
+        self.is_guess = False
+        """It was read on a guess and never used."""
+        self.failed = False
+        """Its read failed; the slot holds nothing."""
+
+
+@dataclass(slots=True)
+class _Turn:
+    """What one demand still has to hand out: experts in memory, being read, and without a slot."""
+
+    layer: int
+    here: deque[_Resident]
+    coming: list[_Resident]
+    waiting: deque[ExpertKey]
+
+
+class ExpertCache:
+    """The routed experts of one model. `lookahead` is how many experts of the next layer are guessed.
+
+    `verify` checks the CRC32 of every record that was read; `poison` overwrites a slot when its expert goes;
+    `on_routed` hears of every demand.
+    """
+
+    def __init__(
+        self,
+        records: ExpertRecords,
+        reader: Reader,
+        slots: Sequence[Bytes],
+        policy: Policy,
+        *,
+        lookahead: int = 0,
+        verify: bool = False,
+        poison: bool = False,
+        on_routed: OnRouted | None = None,
+    ) -> None:
+        self.lookahead = lookahead
+        self.on_routed = on_routed
+        self._records = records
+        self._reader = reader
+        self._policy = policy
+        self._verify = verify
+        self._poison = poison
+        if not slots:
+            raise ResidencyError("an expert cache needs at least one slot")
+        self._slot_count = len(slots)
+        self._free = [Slot(memory) for memory in reversed(slots)]
+        self._resident: dict[ExpertKey, _Resident] = {}
+        self._pinned: set[ExpertKey] = set()
+        self._hinted: list[_Resident] = []
+        self._orphans: dict[ExpertKey, _Resident] = {}
+        """Being read, and no turn waits for them any more."""
+        self._turn_size = 0
+        self._guesses = Lookahead()
+        self._counts = {"hits": 0, "misses": 0, "prefetched": 0, "guesses": 0}
+        self._bytes = {Priority.DEMAND: 0, Priority.SPECULATION: 0, Priority.TRUNK: 0}
+        self._wait_seconds = 0.0
+
+    @property
+    def slot_count(self) -> int:
+        return self._slot_count
+
+    def preload(self, keys: Sequence[ExpertKey], progress: Progress | None = None) -> None:
+        """Fills slots with experts, the most wanted first in `keys`, as many as there are free slots."""
+        chosen = [key for key in keys if key not in self._resident][: len(self._free)]
+        entries = [_Resident(key, self._free.pop()) for key in chosen]
+        for entry in entries:
+            self._resident[entry.key] = entry
+        for entry in reversed(entries):  # a policy takes what came in last for the most recent
+            self._policy.insert(entry.key)
+        total = sum(self._records.nbytes(layer) for layer, _ in chosen)
+        done = 0
+        for start in range(0, len(entries), PRELOAD_BATCH):
+            batch = entries[start : start + PRELOAD_BATCH]
+            self._read(batch, Priority.TRUNK)
+            for entry in batch:
+                self._finish_read(entry)
+                self._let_go(entry)
+                done += self._records.nbytes(entry.key[0])
+                if progress is not None:
+                    progress(done, total)
+
+    @contextmanager
+    def demand(self, layer: int, routed: Ids) -> Iterator[Iterator[tuple[int, ExpertWeights]]]:
+        """Asks for the experts of `routed` [T, K], each token's in the router's order.
+
+        What is missing is submitted to the reader before this returns, as far as slots can be had. The
+        iterator gives each distinct expert once, with its weights, which are valid until the iterator is
+        advanced or the context is left. Raises IntegrityError for a record that cannot be read or is damaged.
+        """
+        if self.on_routed is not None:
+            self.on_routed(layer, routed)
+        turn = self._begin_turn(layer, routed)
+        arriving = self._arriving(turn)
+        try:
+            yield arriving
+        finally:
+            arriving.close()
+            for entry in (*turn.here, *turn.coming):  # only if the turn was abandoned
+                entry.is_used = False
+                self._let_go(entry)
+
+    def hint(self, layer: int, guessed: Ids) -> None:
+        """Says that `layer`, whose turn is next, may demand `guessed` [N], best first.
+
+        Those not in memory are read when nothing else wants the drive. None of them goes before its layer's
+        turn; a guess never takes a slot that a turn as large as the last one would need.
+        """
+        self._settle_orphans()
+        experts = guessed[: self.lookahead].tolist()
+        self._guesses.guess(layer, experts)
+        new = []
+        for expert in experts:
+            entry = self._resident.get((layer, expert))
+            if entry is None and self._slot_count - len(self._pinned) > self._turn_size:
+                entry = self._admit((layer, expert))
+                if entry is not None:
+                    entry.is_guess = True
+                    new.append(entry)
+            if entry is not None:
+                entry.is_hinted = True
+                self._hinted.append(entry)
+                self._orphans.pop(entry.key, None)
+                self._pinned.add(entry.key)
+        self._counts["guesses"] += len(new)
+        self._read(new, Priority.SPECULATION)
+
+    def statistics(self) -> ExpertStatistics:
+        return ExpertStatistics(
+            **self._counts,
+            demanded_bytes=self._bytes[Priority.DEMAND],
+            guessed_bytes=self._bytes[Priority.SPECULATION],
+            preloaded_bytes=self._bytes[Priority.TRUNK],
+            wait_seconds=self._wait_seconds,
+            recall_demanded=self._guesses.demanded,
+            recall_named=self._guesses.named,
+        )
+
+    def close(self) -> None:
+        """Waits for the reads in flight and lets go of the memory; the cache is of no use afterwards."""
+        for entry in self._resident.values():
+            if entry.slot.ticket is not None:
+                with contextlib.suppress(IntegrityError):  # nobody will use these bytes
+                    self._reader.wait(entry.slot.ticket)
+        self._resident.clear()
+        self._free.clear()
+        self._hinted.clear()
+        self._orphans.clear()
+
+    def _begin_turn(self, layer: int, routed: Ids) -> _Turn:
+        choices = routed.reshape(-1).tolist()
+        chosen = dict.fromkeys(choices)
+        self._turn_size = len(chosen)
+        self._settle_orphans()
+        self._policy.begin_turn(layer, choices, len(routed))
+        self._guesses.judge(layer, chosen)
+        # first of all pin what is there: a miss must not take the slot of a hit behind it
+        for expert in chosen:
+            entry = self._resident.get((layer, expert))
+            if entry is not None:
+                entry.is_used = True
+                self._orphans.pop(entry.key, None)
+                self._pinned.add(entry.key)
+        self._end_hints()
+        turn = _Turn(layer, deque(), [], deque())
+        missing = []
+        for expert in chosen:
+            entry = self._resident.get((layer, expert))
+            if entry is None:
+                self._counts["misses"] += 1
+                turn.waiting.append((layer, expert))
+                missing += self._admit_waiting(turn)
+                continue
+            self._policy.touch(entry.key)
+            self._counts["prefetched" if entry.is_guess else "hits"] += 1
+            entry.is_guess = False
+            if entry.failed:
+                missing.append(entry)
+            if entry.failed or entry.slot.ticket is not None:
+                turn.coming.append(entry)
+            else:
+                turn.here.append(entry)
+        self._read(missing, Priority.DEMAND)
+        return turn
+
+    def _arriving(self, turn: _Turn) -> Generator[tuple[int, ExpertWeights], None, None]:
+        while turn.here or turn.coming or turn.waiting:
+            if turn.here:
+                entry = turn.here.popleft()
+            elif turn.coming:
+                entry = self._next_arrival(turn)
+            else:
+                self._make_room()
+                self._read(self._admit_waiting(turn), Priority.DEMAND)
+                continue
+            lease = Lease(self._records.name(entry.key), entry.slot, self._records.nbytes(turn.layer))
+            try:
+                yield entry.key[1], self._records.weights(turn.layer, lease.data)
+            finally:
+                lease.release()
+                entry.is_used = False
+                self._let_go(entry)
+            if turn.waiting:
+                self._read(self._admit_waiting(turn), Priority.DEMAND)
+            self._reader.poll()
+
+    def _next_arrival(self, turn: _Turn) -> _Resident:
+        """One of the experts that are being read: one whose bytes are there, or the first after a wait."""
+        tickets = [entry.slot.ticket for entry in turn.coming]
+        position = next((n for n, ticket in enumerate(tickets) if ticket is None or ticket.done), 0)
+        self._finish_read(turn.coming[position])
+        return turn.coming.pop(position)
+
+    def _admit_waiting(self, turn: _Turn) -> list[_Resident]:
+        """Gives what waits for a slot one, in order, as far as slots can be had -> those, still unread."""
+        admitted = []
+        while turn.waiting:
+            entry = self._admit(turn.waiting[0])
+            if entry is None:
+                break
+            turn.waiting.popleft()
+            entry.is_used = True
+            self._pinned.add(entry.key)
+            turn.coming.append(entry)
+            admitted.append(entry)
+        return admitted
+
+    def _admit(self, key: ExpertKey) -> _Resident | None:
+        """Takes a slot for `key`, free or another expert's; None if no expert may go."""
+        if self._free:
+            slot = self._free.pop()
+        elif len(self._pinned) < len(self._resident):
+            slot = self._resident.pop(self._policy.victim(self._pinned)).slot
+            slot.expire()
+            if self._poison:
+                slot.memory.fill(POISON)
+        else:
+            return None
+        entry = self._resident[key] = _Resident(key, slot)
+        self._policy.insert(key)
+        return entry
+
+    def _read(self, entries: Sequence[_Resident], priority: Priority) -> None:
+        """Submits the reads of `entries` in one batch."""
+        requests = [self._records.request(entry.key, entry.slot.memory, priority) for entry in entries]
+        self._bytes[priority] += sum(request.destination.size for request in requests)
+        for entry, ticket in zip(entries, self._reader.submit_each(requests), strict=True):
+            entry.slot.ticket = ticket
+            entry.failed = False
+            self._pinned.add(entry.key)
+
+    def _finish_read(self, entry: _Resident) -> None:
+        """Waits until the expert is there. Raises IntegrityError if it cannot be read or is damaged."""
+        ticket = entry.slot.ticket
+        if ticket is None:
+            return
+        began, waits = time.perf_counter(), not ticket.done
+        try:
+            self._reader.wait(ticket)
+            if self._verify:
+                self._records.check(entry.key, entry.slot.memory[: self._records.nbytes(entry.key[0])])
+        except IntegrityError:
+            entry.failed = True
+            entry.slot.ticket = None
+            raise
+        entry.slot.ticket = None
+        if waits:
+            self._wait_seconds += time.perf_counter() - began
+
+    def _let_go(self, entry: _Resident) -> None:
+        """The policy may choose `entry` again, at once or when its read is over."""
+        if entry.is_used or entry.is_hinted:
+            return
+        if entry.slot.ticket is not None:
+            self._orphans[entry.key] = entry
+        else:
+            self._pinned.discard(entry.key)
+
+    def _settle_orphans(self) -> None:
+        """Lets those go whose reads are over. One that failed is read again if it is ever demanded."""
+        for entry in list(self._orphans.values()):
+            if entry.slot.ticket is None or entry.slot.ticket.done:
+                self._forget_orphan(entry)
+
+    def _forget_orphan(self, entry: _Resident) -> None:
+        with contextlib.suppress(IntegrityError):
+            self._finish_read(entry)
+        del self._orphans[entry.key]
+        self._let_go(entry)
+
+    def _end_hints(self) -> None:
+        for entry in self._hinted:
+            entry.is_hinted = False
+            self._let_go(entry)
+        self._hinted.clear()
+
+    def _make_room(self) -> None:
+        """Frees a slot where guesses and forgotten reads hold all of them."""
+        if self._orphans:
+            self._forget_orphan(next(iter(self._orphans.values())))
+        else:
+            self._end_hints()

@@ -1,0 +1,91 @@
+"""Records of routed experts: where each lies on disk, and what its bytes mean.
+
+A record holds everything of one expert side by side, so one read brings it. All records of a layer are alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from uringinfer.container.checksum import crc32
+from uringinfer.container.manifest import Bank, TensorPart
+from uringinfer.errors import IntegrityError
+from uringinfer.kernels.formats import Weight, decode
+from uringinfer.residency.policies import ExpertKey
+from uringinfer.storage.direct import StorageFile
+from uringinfer.storage.reader import Bytes, Priority, ReadRequest
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertWeights:
+    """One expert's record: packed matrices ('gate', 'up', 'down') and float32 biases ('gate_bias', ...)."""
+
+    matrices: Mapping[str, Weight]
+    biases: Mapping[str, Floats]
+
+
+class ExpertRecords:
+    """The banks of one container. `files` has the open file of each bank, by layer."""
+
+    def __init__(self, banks: Sequence[Bank], files: Mapping[int, StorageFile]) -> None:
+        self._banks = {bank.layer: bank for bank in banks}
+        self._files = dict(files)
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """Layers with routed experts, in order of execution."""
+        return tuple(self._banks)
+
+    @property
+    def num_experts(self) -> int:
+        """Experts of the layer that has most."""
+        return max(bank.num_experts for bank in self._banks.values())
+
+    @property
+    def slot_bytes(self) -> int:
+        """Bytes of a slot that holds any record."""
+        return max(bank.record_bytes for bank in self._banks.values())
+
+    def nbytes(self, layer: int) -> int:
+        """Bytes of one record of `layer`."""
+        return self._banks[layer].record_bytes
+
+    def name(self, key: ExpertKey) -> str:
+        return f"expert {key[1]} of layer {key[0]}"
+
+    def request(self, key: ExpertKey, slot: Bytes, priority: Priority) -> ReadRequest:
+        """The read that brings the record of `key` into the beginning of `slot`."""
+        layer, expert = key
+        nbytes = self._banks[layer].record_bytes
+        return ReadRequest(self._files[layer], expert * nbytes, slot[:nbytes], priority)
+
+    def check(self, key: ExpertKey, record: Bytes) -> None:
+        """Raises IntegrityError, naming the expert, if `record` is not what was packed."""
+        expected, found = self._banks[key[0]].crc32[key[1]], crc32(record, 0)
+        if found != expected:
+            raise IntegrityError(
+                f"{self.name(key)}: checksum mismatch ({found:08x} instead of {expected:08x})",
+                hint="find every damaged part with 'uringinfer verify'",
+            )
+
+    def weights(self, layer: int, record: Bytes) -> ExpertWeights:
+        """The expert in `record`: matrices as views into it, biases as copies."""
+        matrices: dict[str, Weight] = {}
+        biases: dict[str, Floats] = {}
+        for part in self._banks[layer].parts:
+            weight = _part_weight(part, record)
+            if len(part.shape) == 1:
+                biases[part.name] = decode(weight).reshape(part.shape)
+            else:
+                matrices[part.name] = weight
+        return ExpertWeights(matrices, biases)
+
+
+def _part_weight(part: TensorPart, record: Bytes) -> Weight:
+    return Weight(part.format, part.rows, part.cols, record[part.offset : part.offset + part.nbytes])
