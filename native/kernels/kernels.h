@@ -5,21 +5,33 @@
  * unless a stride (in floats) is given, and need no alignment. Functions that allocate return 0 or -ENOMEM.
  *
  * Order: each output element is accumulated in an order that depends on neither the number of tokens in the
- * call nor the number of threads. Lane j % 16 of a 16-lane accumulator takes column j, in rising order; the
+ * call nor the number of threads. A 16-lane accumulator takes sixteen columns at a time, in rising order; the
  * lanes are then folded in halves.
  */
 
 enum { KERNELS_PORTABLE = 0, KERNELS_AVX2 = 1, KERNELS_AVX512 = 2 };
-enum { KERNELS_BF16 = 0, KERNELS_F16 = 1, KERNELS_F32 = 2, KERNELS_FORMATS = 3 };
+enum {
+    KERNELS_BF16 = 0,
+    KERNELS_F16 = 1,
+    KERNELS_F32 = 2,
+    KERNELS_FP8 = 3,       /* blocks of 128 */
+    KERNELS_FP8_SMALL = 4, /* blocks of a smaller multiple of 16 */
+    KERNELS_Q8 = 5,
+    KERNELS_MXFP4 = 6,
+    KERNELS_Q4 = 7,
+    KERNELS_Q4_G32 = 8,
+    KERNELS_FORMATS = 9
+};
 enum { KERNELS_SILU = 0, KERNELS_GELU_TANH = 1, KERNELS_SWIGLU_OAI = 2, KERNELS_SITU = 3 };
 
 /* 1 if this processor and this build can run `simd`, else 0. */
 int kernels_simd_supported(int simd);
 
 /* out[t * out_stride + i] = sum_j weight[i, j] * x[t, j].
- * weight [rows, cols] in `format`: its sections `codes` and `scales` (NULL where the format has none);
+ * weight [rows, cols] in `format`: its sections `codes` and `scales` (NULL where the format has none),
+ * `group` columns to a scale (1 without scales);
  * x [tokens, cols]; out [tokens, rows] with rows `out_stride` floats apart. */
-int kernels_matmul(int simd, int threads, int format, long rows, long cols, const void *codes,
+int kernels_matmul(int simd, int threads, int format, int group, long rows, long cols, const void *codes,
                    const void *scales, long tokens, const float *x, float *out, long out_stride);
 
 /* out = x * weight / sqrt(mean(x^2) + eps) for each of `rows` rows: x, out [rows, cols]; weight [cols] or
@@ -55,12 +67,12 @@ void kernels_latent_attention(int simd, int threads, long tokens, long heads, lo
 
 /* Head h of x [tokens, heads, cols] times rows h * per_head + offset.. (`rows` of them) of a weight
  * [heads * per_head, cols] -> out [tokens, heads, rows]. */
-int kernels_matmul_heads(int simd, int threads, int format, long heads, long per_head, long offset, long rows,
+int kernels_matmul_heads(int simd, int threads, int format, int group, long heads, long per_head, long offset, long rows,
                          long cols, const void *codes, const void *scales, long tokens, const float *x,
                          float *out);
 
 /* Head h of x [tokens, heads, rows] times the transpose of those rows -> out [tokens, heads, cols]. */
-int kernels_matmul_heads_transposed(int simd, int threads, int format, long heads, long per_head, long offset,
+int kernels_matmul_heads_transposed(int simd, int threads, int format, int group, long heads, long per_head, long offset,
                                     long rows, long cols, const void *codes, const void *scales, long tokens,
                                     const float *x, float *out);
 

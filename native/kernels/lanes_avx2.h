@@ -94,3 +94,75 @@ INLINE vf vf_load_f16(const unsigned char *p)
     return EACH(_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)),
                 _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + 16))));
 }
+
+INLINE float half_value(const unsigned char *p)
+{
+    unsigned short bits;
+    memcpy(&bits, p, sizeof bits);
+    return _cvtsh_ss(bits);
+}
+INLINE vf vf_load_int8(const unsigned char *p)
+{
+    const __m128i codes = _mm_loadu_si128((const __m128i *)p);
+    return EACH(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes)),
+                _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(codes, 8))));
+}
+INLINE vf vf_load_fp8(const unsigned char *p)
+{
+    /* The sign and the magnitude of a code, moved to where a half float has them; 0x7f becomes a NaN. */
+    const __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)p));
+    const __m256i largest = _mm256_set1_epi16(0x3f80);
+    const __m256i magnitude = _mm256_and_si256(_mm256_slli_epi16(wide, 7), largest);
+    const __m256i nan = _mm256_srli_epi16(_mm256_cmpeq_epi16(magnitude, largest), 1);
+    const __m256i sign = _mm256_and_si256(wide, _mm256_set1_epi16((short)0x8000));
+    const __m256i half = _mm256_or_si256(_mm256_or_si256(sign, magnitude), nan);
+    return EACH(_mm256_cvtph_ps(_mm256_castsi256_si128(half)),
+                _mm256_cvtph_ps(_mm256_extracti128_si256(half, 1)));
+}
+
+typedef struct {
+    __m256i lo, hi;
+} nibbles;
+
+INLINE nibbles nibbles_load(const unsigned char *p)
+{
+    return (nibbles){_mm256_loadu_si256((const __m256i *)p), _mm256_loadu_si256((const __m256i *)(p + 32))};
+}
+INLINE nibbles nibbles_shift(nibbles a)
+{
+    return (nibbles){_mm256_srli_epi32(a.lo, 4), _mm256_srli_epi32(a.hi, 4)};
+}
+INLINE __m256 fp4_half(__m256i words)
+{
+    /* The permutation sees the lowest three bits, the magnitude; bit 3 goes to where floats have the sign. */
+    const __m256 magnitudes = _mm256_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f);
+    const __m256 sign = _mm256_castsi256_ps(_mm256_slli_epi32(words, 28));
+    return _mm256_xor_ps(_mm256_permutevar8x32_ps(magnitudes, words), _mm256_and_ps(sign, _mm256_set1_ps(-0.0f)));
+}
+INLINE vf vf_fp4(nibbles a) { return EACH(fp4_half(a.lo), fp4_half(a.hi)); }
+INLINE __m256 int4_half(__m256i words)
+{
+    const __m256i code = _mm256_and_si256(words, _mm256_set1_epi32(15));
+    return _mm256_cvtepi32_ps(_mm256_sub_epi32(code, _mm256_set1_epi32(8)));
+}
+INLINE vf vf_int4(nibbles a) { return EACH(int4_half(a.lo), int4_half(a.hi)); }
+
+INLINE vf vf_quarters(__m128 scales)
+{
+    const __m256 both = _mm256_castps128_ps256(scales);
+    return EACH(_mm256_permutevar8x32_ps(both, _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1)),
+                _mm256_permutevar8x32_ps(both, _mm256_setr_epi32(2, 2, 2, 2, 3, 3, 3, 3)));
+}
+INLINE vf vf_quarters_e8m0(const unsigned char *p)
+{
+    int word;
+    memcpy(&word, p, sizeof word);
+    const __m128i bytes = _mm_cvtepu8_epi32(_mm_cvtsi32_si128(word));
+    const __m128i zero = _mm_cmpeq_epi32(bytes, _mm_set1_epi32(255));
+    const __m128i bits = _mm_max_epi32(_mm_slli_epi32(bytes, 23), _mm_set1_epi32(0x00400000));
+    return vf_quarters(_mm_castsi128_ps(_mm_andnot_si128(zero, bits)));
+}
+INLINE vf vf_quarters_half(const unsigned char *p)
+{
+    return vf_quarters(_mm_cvtph_ps(_mm_loadl_epi64((const __m128i *)p)));
+}

@@ -59,3 +59,59 @@ INLINE vf vf_load_f16(const unsigned char *p)
 {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
 }
+
+INLINE float half_value(const unsigned char *p)
+{
+    unsigned short bits;
+    memcpy(&bits, p, sizeof bits);
+    return _cvtsh_ss(bits);
+}
+INLINE vf vf_load_int8(const unsigned char *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
+}
+INLINE vf vf_load_fp8(const unsigned char *p)
+{
+    /* The sign and the magnitude of a code, moved to where a half float has them; 0x7f becomes a NaN. */
+    const __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)p));
+    const __m256i moved = _mm256_and_si256(_mm256_slli_epi16(wide, 7), _mm256_set1_epi16((short)0xbf80));
+    const __m256i largest = _mm256_set1_epi16(0x3f80);
+    const __mmask16 nan = _mm256_cmpeq_epi16_mask(_mm256_and_si256(moved, largest), largest);
+    return _mm512_cvtph_ps(_mm256_mask_mov_epi16(moved, nan, _mm256_set1_epi16(0x7e00)));
+}
+
+typedef __m512i nibbles;
+
+INLINE nibbles nibbles_load(const unsigned char *p) { return _mm512_loadu_si512(p); }
+INLINE nibbles nibbles_shift(nibbles a) { return _mm512_srli_epi32(a, 4); }
+/* The permutation sees the lowest four bits of each word alone. */
+INLINE vf vf_fp4(nibbles a)
+{
+    const __m512 table = _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f,
+                                        -1.5f, -2.0f, -3.0f, -4.0f, -6.0f);
+    return _mm512_permutexvar_ps(a, table);
+}
+INLINE vf vf_int4(nibbles a)
+{
+    const __m512 table = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
+    return _mm512_permutexvar_ps(a, table);
+}
+
+INLINE vf vf_quarters(__m128 scales)
+{
+    const __m512i quarter = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+    return _mm512_permutexvar_ps(quarter, _mm512_castps128_ps512(scales));
+}
+INLINE vf vf_quarters_e8m0(const unsigned char *p)
+{
+    int word;
+    memcpy(&word, p, sizeof word);
+    const __m128i bytes = _mm_cvtepu8_epi32(_mm_cvtsi32_si128(word));
+    const __mmask8 some = _mm_cmpneq_epi32_mask(bytes, _mm_set1_epi32(255));
+    const __m128i bits = _mm_maskz_max_epi32(some, _mm_slli_epi32(bytes, 23), _mm_set1_epi32(0x00400000));
+    return vf_quarters(_mm_castsi128_ps(bits));
+}
+INLINE vf vf_quarters_half(const unsigned char *p)
+{
+    return vf_quarters(_mm_cvtph_ps(_mm_loadl_epi64((const __m128i *)p)));
+}

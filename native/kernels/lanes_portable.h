@@ -121,3 +121,91 @@ INLINE vf vf_load_f16(const unsigned char *p)
     }
     return vf_load(wide);
 }
+
+/* The half float at p. */
+INLINE float half_value(const unsigned char *p)
+{
+    unsigned char lanes[32] = {0};
+    memcpy(lanes, p, 2);
+    return vf_load_f16(lanes).q[0][0];
+}
+
+/* 16 signed bytes. */
+INLINE vf vf_load_int8(const unsigned char *p)
+{
+    int8_t codes[16];
+    float wide[16];
+    memcpy(codes, p, sizeof codes);
+    for (int i = 0; i < 16; i++)
+        wide[i] = codes[i];
+    return vf_load(wide);
+}
+
+/* 16 E4M3 codes, times 2^-8: what is left when their bits are read as those of half floats. */
+INLINE vf vf_load_fp8(const unsigned char *p)
+{
+    uint16_t half[16];
+    for (int i = 0; i < 16; i++) {
+        const unsigned magnitude = p[i] & 0x7fu, sign = p[i] >> 7;
+        half[i] = (uint16_t)(sign << 15 | (magnitude == 0x7f ? 0x7e00u : magnitude << 7));
+    }
+    return vf_load_f16((const unsigned char *)half);
+}
+
+/* 64 bytes, sixteen little-endian words of eight nibbles; each shift makes the next nibble the lowest. */
+typedef struct {
+    unsigned char bytes[64];
+    int shifted;
+} nibbles;
+
+INLINE nibbles nibbles_load(const unsigned char *p)
+{
+    nibbles a;
+    memcpy(a.bytes, p, 64);
+    a.shifted = 0;
+    return a;
+}
+INLINE nibbles nibbles_shift(nibbles a)
+{
+    a.shifted++;
+    return a;
+}
+INLINE vf nibbles_table(const nibbles *a, const float *table)
+{
+    float values[16];
+    for (int i = 0; i < 16; i++)
+        values[i] = table[a->bytes[4 * i + a->shifted / 2] >> 4 * (a->shifted % 2) & 15];
+    return vf_load(values);
+}
+
+/* The lowest nibble of each word as an E2M1 value, as a number less eight. */
+INLINE vf vf_fp4(nibbles a)
+{
+    static const float table[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
+                                    -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
+    return nibbles_table(&a, table);
+}
+INLINE vf vf_int4(nibbles a)
+{
+    static const float table[16] = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
+    return nibbles_table(&a, table);
+}
+
+/* Four scales, each for four neighbouring lanes: E8M0 bytes (255 is zero), half floats. */
+INLINE vf vf_quarters(const float *scales)
+{
+    EACH(((v4f){scales[k], scales[k], scales[k], scales[k]}));
+}
+INLINE vf vf_quarters_e8m0(const unsigned char *p)
+{
+    float scales[4];
+    for (int k = 0; k < 4; k++) {
+        const uint32_t bits = p[k] == 255 ? 0 : p[k] == 0 ? 0x00400000u : (uint32_t)p[k] << 23;
+        memcpy(&scales[k], &bits, sizeof bits);
+    }
+    return vf_quarters(scales);
+}
+INLINE vf vf_quarters_half(const unsigned char *p)
+{
+    return vf_quarters((float[4]){half_value(p), half_value(p + 2), half_value(p + 4), half_value(p + 6)});
+}

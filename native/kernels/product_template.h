@@ -1,44 +1,71 @@
 /* The product of one format at one SIMD level; included once for each with
- *   FORMAT              its name; decode_FORMAT.h or decode_floats.h has defined
- *   FORMAT_BLOCK        columns decoded together, a multiple of 16
- *   struct FORMAT_row   where a row's codes and scales are
- *   FORMAT_row_at(p, i), FORMAT_decode(row, block, w), FORMAT_decode_last(row, block, columns, w)
+ *   FORMAT          its name
+ *   FORMAT_BLOCK    columns decoded together, a multiple of 16
+ *   FORMAT_BITS     bits of a code
+ *   FORMAT_SCALED   whether a block has scales
+ * and, from a decode_*.h,
+ *   struct FORMAT_block FORMAT_load(codes)   a block's codes
+ *   vf FORMAT_next(&block)                   its next sixteen values, unscaled
+ *   vf FORMAT_scale(p, scales, block, columns)   the factor of each lane in that block
+ * A scaled block is summed unscaled, from zero, then times its factors added to the whole.
  * Strips decode into registers and serve few tokens. For more tokens a panel is decoded once to float32 and
- * tiles run over it (tile_template.h). Both fold the columns in the same order, so they agree bit for bit. */
+ * tiles run over it (tile_template.h). Both add up in the same order, so they agree bit for bit. */
 
 #define PASTE_(a, b) a##_##b
 #define PASTE(a, b) PASTE_(a, b)
 #define NAME(b) PASTE(FORMAT, b)
 #define VECTORS (FORMAT_BLOCK / LANES)
+#define BLOCK_BYTES (FORMAT_BLOCK * FORMAT_BITS / 8)
+
+/* The rows' sums [row_count][token_count] += block number `block`; its codes are codes[r], of which
+ * `columns` columns count. */
+INLINE void NAME(strip_block)(const struct product *p, const unsigned char *const *codes,
+                              const struct coded_row *rows, int row_count, const float *x, int token_count,
+                              long block, long columns, vf (*sums)[STRIP_TOKENS])
+{
+    for (int r = 0; r < row_count; r++) {
+        struct NAME(block) codes_left = NAME(load)(codes[r]);
+        vf part[STRIP_TOKENS];
+        for (int t = 0; t < token_count; t++)
+            part[t] = FORMAT_SCALED ? vf_set(0) : sums[r][t];
+#pragma GCC unroll 8
+        for (int v = 0; v < VECTORS; v++) {
+            const vf w = NAME(next)(&codes_left);
+            for (int t = 0; t < token_count; t++)
+                part[t] = vf_fma(w, vf_load(x + t * p->x_stride + block * FORMAT_BLOCK + v * LANES), part[t]);
+        }
+        const vf scale = NAME(scale)(p, rows[r].scales, block, columns);
+        for (int t = 0; t < token_count; t++)
+            sums[r][t] = FORMAT_SCALED ? vf_fma(part[t], scale, sums[r][t]) : part[t];
+    }
+}
 
 /* Rows first.. first + row_count - 1 for tokens token.. token + token_count - 1; both counts are constants. */
 INLINE void NAME(strip)(const struct product *p, long first, int row_count, long token, int token_count)
 {
     const long blocks = p->cols / FORMAT_BLOCK, rest = p->cols % FORMAT_BLOCK;
     const float *x = p->x + token * p->x_stride;
-    struct NAME(row) rows[STRIP_ROWS];
-    vf sums[STRIP_ROWS][STRIP_TOKENS], w[VECTORS];
+    struct coded_row rows[STRIP_ROWS];
+    const unsigned char *codes[STRIP_ROWS];
+    vf sums[STRIP_ROWS][STRIP_TOKENS];
     for (int r = 0; r < row_count; r++) {
-        rows[r] = NAME(row_at)(p, first + r);
+        rows[r] = coded_row(p, first + r);
+        codes[r] = rows[r].codes;
         for (int t = 0; t < token_count; t++)
             sums[r][t] = vf_set(0);
     }
-    for (long block = 0; block < blocks; block++)
+    for (long block = 0; block < blocks; block++) {
+        NAME(strip_block)(p, codes, rows, row_count, x, token_count, block, FORMAT_BLOCK, sums);
+        for (int r = 0; r < row_count; r++)
+            codes[r] += BLOCK_BYTES;
+    }
+    if (rest) {
+        unsigned char padded[STRIP_ROWS][BLOCK_BYTES] = {{0}};
         for (int r = 0; r < row_count; r++) {
-            NAME(decode)(rows[r], block, w);
-            for (int v = 0; v < VECTORS; v++)
-                for (int t = 0; t < token_count; t++) {
-                    const float *at = x + t * p->x_stride + block * FORMAT_BLOCK + v * LANES;
-                    sums[r][t] = vf_fma(w[v], vf_load(at), sums[r][t]);
-                }
+            memcpy(padded[r], codes[r], (unsigned long)(rest * FORMAT_BITS + 7) / 8);
+            codes[r] = padded[r];
         }
-    for (int r = 0; rest && r < row_count; r++) {
-        NAME(decode_last)(rows[r], blocks, rest, w);
-        for (int v = 0; v < VECTORS; v++)
-            for (int t = 0; t < token_count; t++) {
-                const float *at = x + t * p->x_stride + blocks * FORMAT_BLOCK + v * LANES;
-                sums[r][t] = vf_fma(w[v], vf_load(at), sums[r][t]);
-            }
+        NAME(strip_block)(p, codes, rows, row_count, x, token_count, blocks, rest, sums);
     }
     for (int r = 0; r < row_count; r++)
         for (int t = 0; t < token_count; t++)
@@ -53,42 +80,91 @@ INLINE void NAME(strips)(const struct product *p, long first, long last, long to
         NAME(strip)(p, first, 1, token, token_count);
 }
 
-/* Columns col.. of rows first.. -> panel [PANEL_ROWS, PANEL_COLS]; returns how many columns, padded. */
-static long NAME(decode_panel)(const struct product *p, long first, long row_count, long col, float *panel)
+/* Columns col.. (at most PANEL_COLS) of one row: unscaled values to `to`, `step` floats from one vector to
+ * the next; a factor for each block to `scales`, `step` floats apart as well. Returns the padded columns. */
+INLINE long NAME(decode_row)(const struct product *p, struct coded_row row, long col, float *to, float *scales,
+                             long step)
 {
-    long block = col / FORMAT_BLOCK, filled = 0;
-    vf w[VECTORS];
-    for (long r = 0; r < row_count; r++) {
-        const struct NAME(row) row = NAME(row_at)(p, first + r);
-        filled = 0;
-        for (long b = block; filled < PANEL_COLS && b * FORMAT_BLOCK < p->cols; b++) {
-            const long columns = p->cols - b * FORMAT_BLOCK;
-            if (columns >= FORMAT_BLOCK)
-                NAME(decode)(row, b, w);
-            else
-                NAME(decode_last)(row, b, columns, w);
-            for (int v = 0; v < VECTORS; v++)
-                vf_store(panel + r * PANEL_COLS + filled + v * LANES, w[v]);
-            filled += FORMAT_BLOCK;
+    const long left = p->cols - col < PANEL_COLS ? p->cols - col : PANEL_COLS;
+    const unsigned char *codes = row.codes + col * FORMAT_BITS / 8;
+    long block = col / FORMAT_BLOCK, done = 0;
+    for (; done < left; done += FORMAT_BLOCK, block++) {
+        unsigned char padded[BLOCK_BYTES];
+        if (left - done < FORMAT_BLOCK) {
+            memset(padded, 0, sizeof padded);
+            memcpy(padded, codes, (unsigned long)((left - done) * FORMAT_BITS + 7) / 8);
+            codes = padded;
         }
+        struct NAME(block) codes_left = NAME(load)(codes);
+#pragma GCC unroll 8
+        for (int v = 0; v < VECTORS; v++, to += step)
+            vf_store(to, NAME(next)(&codes_left));
+        if (FORMAT_SCALED) {
+            vf_store(scales, NAME(scale)(p, row.scales, block, left - done));
+            scales += step;
+        }
+        codes += BLOCK_BYTES;
     }
-    return filled;
+    return done;
+}
+
+/* Columns col.. of rows first.. -> a panel, and the factors of its blocks, as multiply_panel wants them. */
+static long NAME(decode_panel)(const struct product *p, long first, long row_count, long col, float *panel,
+                               float *scales)
+{
+    long columns = 0;
+    if (row_count % TILE_ROWS) {
+        memset(panel, 0, PANEL_ROWS * PANEL_COLS * sizeof(float));
+        memset(scales, 0, PANEL_ROWS * PANEL_COLS * sizeof(float));
+    }
+    for (long r = 0; r < row_count; r++) {
+        const long tile = r / TILE_ROWS * TILE_ROWS * PANEL_COLS, within = r % TILE_ROWS * LANES;
+        columns = NAME(decode_row)(p, coded_row(p, first + r), col, panel + tile + within,
+                                   scales + tile / VECTORS + within, TILE_ROWS * LANES);
+    }
+    return columns;
+}
+
+/* The codes of the panel after (first, col), so that they are on their way while this one is multiplied. */
+static struct ahead NAME(ahead)(const struct product *p, long first, long last, long col)
+{
+    const unsigned char *from = coded_row(p, first).codes + (col + PANEL_COLS) * FORMAT_BITS / 8;
+    if (col + PANEL_COLS >= p->cols) {
+        first += PANEL_ROWS;
+        from = coded_row(p, first).codes;
+    }
+    const long rows = last - first < 0 ? 0 : last - first < PANEL_ROWS ? last - first : PANEL_ROWS;
+    return (struct ahead){from, p->code_stride, rows, PANEL_COLS * FORMAT_BITS / 8};
 }
 
 static void NAME(tiles)(const struct product *p, long first, long last, long token, long token_count,
                         float *scratch)
 {
-    float *const panel = scratch, *const sums = scratch + PANEL_ROWS * PANEL_COLS;
+    float *const panel = scratch, *const scales = panel + PANEL_ROWS * PANEL_COLS;
+    float *const sums = scales + PANEL_ROWS * PANEL_COLS;
     for (; first < last; first += PANEL_ROWS) {
         const long row_count = last - first < PANEL_ROWS ? last - first : PANEL_ROWS;
         const long padded_rows = (row_count + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
-        memset(panel + row_count * PANEL_COLS, 0,
-               (unsigned long)((padded_rows - row_count) * PANEL_COLS) * sizeof(float));
         memset(sums, 0, (unsigned long)(padded_rows * token_count) * LANES * sizeof(float));
         for (long col = 0; col < p->cols; col += PANEL_COLS) {
-            const long columns = NAME(decode_panel)(p, first, row_count, col, panel);
-            multiply_panel(panel, padded_rows, p->x + token * p->x_stride + col, p->x_stride, token_count,
-                           columns, sums);
+            const struct ahead next = NAME(ahead)(p, first, last, col);
+            const struct panel_product now = {
+                .panel = panel,
+                .scales = scales,
+                .rows = padded_rows,
+                .columns = NAME(decode_panel)(p, first, row_count, col, panel, scales),
+                .packed = p->packed + token * p->x_stride,
+                .tokens = token_count,
+                .cols = p->x_stride,
+                .col = col,
+                .sums = sums,
+            };
+            if (!FORMAT_SCALED)
+                multiply_panel(&now, &next);
+            else if (VECTORS == 1)
+                multiply_panel_scaled_1(&now, &next);
+            else
+                multiply_panel_scaled_8(&now, &next);
         }
         for (long r = 0; r < row_count; r++)
             for (long t = 0; t < token_count; t++)
@@ -100,7 +176,7 @@ static void NAME(tiles)(const struct product *p, long first, long last, long tok
 static void NAME(rows)(const struct product *p, long first, long last, float *scratch)
 {
     for (long token = 0; token < p->tokens; token += CHUNK_TOKENS) {
-        const long left = p->tokens - token, count = left < CHUNK_TOKENS ? left : CHUNK_TOKENS;
+        const long count = chunk_tokens(p->tokens, token);
         if (count > STRIP_TOKENS)
             NAME(tiles)(p, first, last, token, count, scratch);
         else if (count == 4)
@@ -114,33 +190,33 @@ static void NAME(rows)(const struct product *p, long first, long last, float *sc
     }
 }
 
-/* Rows are decoded a panel at a time and added one after another: an output's order is that of the rows. */
-static void NAME(transposed)(const struct product *p, long first, long last, float *panel)
+/* out [tokens, cols], padded and in the order of decoded columns, = x [tokens, last - first] times the rows;
+ * the rows are added in rising order. */
+static void NAME(transposed)(const struct product *p, long first, long last, float *scratch)
 {
-    const long padded = (p->cols + FORMAT_BLOCK - 1) / FORMAT_BLOCK * FORMAT_BLOCK;
+    float *const values = scratch, *const scales = values + PANEL_COLS;
     for (long t = 0; t < p->tokens; t++)
-        memset(p->out + t * p->out_stride, 0, (unsigned long)padded * sizeof(float));
-    for (long row = first; row < last; row += PANEL_ROWS) {
-        const long row_count = last - row < PANEL_ROWS ? last - row : PANEL_ROWS;
+        memset(p->out + t * p->out_stride, 0, (unsigned long)p->out_stride * sizeof(float));
+    for (long row = first; row < last; row++)
         for (long col = 0; col < p->cols; col += PANEL_COLS) {
-            const long columns = NAME(decode_panel)(p, row, row_count, col, panel);
+            const long columns = NAME(decode_row)(p, coded_row(p, row), col, values, scales, LANES);
+            for (long j = 0; FORMAT_SCALED && j < columns; j += LANES)
+                vf_store(values + j, vf_mul(vf_load(values + j), vf_load(scales + j / FORMAT_BLOCK * LANES)));
             for (long t = 0; t < p->tokens; t++) {
-                const float *x = p->x + t * p->x_stride + row - first;
+                const vf x = vf_set(p->x[t * p->x_stride + row - first]);
                 float *const out = p->out + t * p->out_stride + col;
-                for (long j = 0; j < columns; j += LANES) {
-                    vf sum = vf_load(out + j);
-                    for (long r = 0; r < row_count; r++)
-                        sum = vf_fma(vf_set(x[r]), vf_load(panel + r * PANEL_COLS + j), sum);
-                    vf_store(out + j, sum);
-                }
+                for (long j = 0; j < columns; j += LANES)
+                    vf_store(out + j, vf_fma(x, vf_load(values + j), vf_load(out + j)));
             }
         }
-    }
 }
 
 #undef PASTE_
 #undef PASTE
 #undef NAME
 #undef VECTORS
+#undef BLOCK_BYTES
 #undef FORMAT
 #undef FORMAT_BLOCK
+#undef FORMAT_BITS
+#undef FORMAT_SCALED

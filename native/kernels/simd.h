@@ -13,25 +13,31 @@ enum {
     PANEL_COLS = 512,   /* and columns, of a panel of decoded weights */
     HEAD_CHUNK = 8,     /* heads that share one walk over the cache */
     MAX_TAPS = 16,      /* of a short convolution */
-    /* floats of scratch that one thread needs for a product: a panel, and its accumulators */
-    PRODUCT_SCRATCH = PANEL_ROWS * PANEL_COLS + PANEL_ROWS * CHUNK_TOKENS * LANES
+    /* floats of scratch that one thread needs for a product: a panel, its factors, its accumulators */
+    PRODUCT_SCRATCH = 2 * PANEL_ROWS * PANEL_COLS + PANEL_ROWS * CHUNK_TOKENS * LANES
 };
 
-/* One product. x is padded with zeros to a multiple of the format's block of columns and, where the format
- * wants it, arranged as `arrange` does; its rows are x_stride floats apart. */
+/* One product: a weight, and tokens to multiply it with. x is padded with zeros to whole blocks of the format
+ * and, where the format wants it, arranged as `arrange` does. */
 struct product {
-    long rows, cols, tokens;
+    long cols, tokens;
+    long group;        /* columns that share a scale */
+    long code_stride, scale_stride; /* bytes from one row of codes, of scales, to the next */
+    long scale_rows;   /* rows that share a row of scales */
     const void *codes, *scales;
     const float *x;
     long x_stride;
+    const float *packed; /* chunks of more than STRIP_TOKENS tokens, each as pack_tokens leaves it */
     float *out;
     long out_stride;
     long base; /* the row whose products go to out[0] */
 };
 
 struct format_ops {
-    long block;        /* columns that are decoded together; x must be padded to a multiple */
-    int arranged;      /* whether x must go through `arrange` even where it needs no padding */
+    long block;      /* columns that are decoded together */
+    int code_bits, scale_bytes;
+    int square;      /* whether a scale is for `group` rows as well as columns */
+    int arranged;    /* whether x must go through `arrange` even where it needs no padding */
     /* x [cols] -> out [cols rounded up to block], in the order in which decoded columns come. */
     void (*arrange)(long cols, const float *x, float *out);
     /* Rows first <= i < last for all tokens; scratch: PRODUCT_SCRATCH floats, aligned to 64 bytes. */
@@ -40,6 +46,12 @@ struct format_ops {
      * decoded columns. */
     void (*transposed)(const struct product *p, long first, long last, float *scratch);
 };
+
+/* Tokens in the chunk that begins at `token`. */
+static inline long chunk_tokens(long tokens, long token)
+{
+    return tokens - token < CHUNK_TOKENS ? tokens - token : CHUNK_TOKENS;
+}
 
 struct attention {
     long heads, groups, capacity, size, value_size, value_stride, start, window;
@@ -57,6 +69,8 @@ struct delta {
 /* The serial inner parts at one SIMD level. */
 struct simd_ops {
     struct format_ops formats[KERNELS_FORMATS];
+    /* x [tokens, cols], rows x_stride apart -> the layout of product.packed; cols a multiple of 16. */
+    void (*pack_tokens)(long tokens, long cols, const float *x, long x_stride, float *packed);
     void (*rms_norm_row)(long cols, const float *x, const float *weight, double eps, float *out);
     void (*gated)(int kind, long count, const float *gate, const float *up, float limit, float alpha,
                   float *out);

@@ -1,0 +1,119 @@
+/* Where the rows of a packed weight are and how each format's codes become floats, at one SIMD level. */
+
+struct coded_row {
+    const unsigned char *codes, *scales;
+};
+
+INLINE struct coded_row coded_row(const struct product *p, long row)
+{
+    const unsigned char *const codes = p->codes, *const scales = p->scales;
+    return (struct coded_row){codes + row * p->code_stride, scales + row / p->scale_rows * p->scale_stride};
+}
+
+/* Formats of whole bytes: sixteen codes are loaded and converted at a time, in the order of the columns. */
+#define BYTES_FORMAT(name, width, load)                             \
+    struct name##_block {                                           \
+        const unsigned char *at;                                    \
+    };                                                              \
+    INLINE struct name##_block name##_load(const unsigned char *at) \
+    {                                                               \
+        return (struct name##_block){at};                           \
+    }                                                               \
+    INLINE vf name##_next(struct name##_block *block)               \
+    {                                                               \
+        const vf values = load(block->at);                          \
+        block->at += LANES * (width);                               \
+        return values;                                              \
+    }
+
+INLINE vf vf_load_f32(const unsigned char *p)
+{
+    vf a;
+    memcpy(&a, p, sizeof a);
+    return a;
+}
+
+BYTES_FORMAT(bf16, 2, vf_load_bf16)
+BYTES_FORMAT(f16, 2, vf_load_f16)
+BYTES_FORMAT(f32, 4, vf_load_f32)
+BYTES_FORMAT(fp8, 1, vf_load_fp8)
+BYTES_FORMAT(fp8_small, 1, vf_load_fp8)
+BYTES_FORMAT(q8, 1, vf_load_int8)
+
+/* The factors of a block's lanes, from the scales of its row; the last block has less than all columns. */
+#define SCALE(name, value)                                                                                \
+    INLINE vf name##_scale(const struct product *p, const unsigned char *scales, long block, long columns) \
+    {                                                                                                     \
+        (void)p, (void)scales, (void)block, (void)columns;                                                \
+        return value;                                                                                     \
+    }
+
+/* fp8 values come times 2^-8. */
+INLINE vf fp8_factor(const unsigned char *scale)
+{
+    float factor;
+    memcpy(&factor, scale, sizeof factor);
+    return vf_set(factor * 256.0f);
+}
+
+SCALE(bf16, vf_set(1))
+SCALE(f16, vf_set(1))
+SCALE(f32, vf_set(1))
+SCALE(fp8, fp8_factor(scales + 4 * block))
+SCALE(fp8_small, fp8_factor(scales + 4 * (block * LANES / p->group)))
+SCALE(q8, vf_set(half_value(scales + 2 * block)))
+
+/* Formats of nibbles: 64 bytes are sixteen words of eight columns; the k-th vector takes the k-th nibble of
+ * each word, so that one shift serves sixteen columns. */
+#define NIBBLES_FORMAT(name, convert)                               \
+    struct name##_block {                                           \
+        nibbles words;                                              \
+    };                                                              \
+    INLINE struct name##_block name##_load(const unsigned char *at) \
+    {                                                               \
+        return (struct name##_block){nibbles_load(at)};             \
+    }                                                               \
+    INLINE vf name##_next(struct name##_block *block)               \
+    {                                                               \
+        const vf values = convert(block->words);                    \
+        block->words = nibbles_shift(block->words);                 \
+        return values;                                              \
+    }
+
+NIBBLES_FORMAT(mxfp4, vf_fp4)
+NIBBLES_FORMAT(q4, vf_int4)
+NIBBLES_FORMAT(q4_g32, vf_int4)
+
+/* Four groups of 32 columns to a block, whose scales take `width` bytes each; those beyond `columns` are zero. */
+#define QUARTERS(name, width, convert)                                                              \
+    INLINE vf name##_quarters(const unsigned char *scales, long columns)                            \
+    {                                                                                               \
+        unsigned char groups[4 * (width)] = {0};                                                    \
+        memcpy(groups, scales, columns >= 128 ? 4 * (width) : (columns + 31) / 32 * (width));       \
+        return convert(groups);                                                                     \
+    }
+
+QUARTERS(mxfp4, 1u, vf_quarters_e8m0)
+QUARTERS(q4_g32, 2u, vf_quarters_half)
+SCALE(mxfp4, mxfp4_quarters(scales + 4 * block, columns))
+SCALE(q4_g32, q4_g32_quarters(scales + 8 * block, columns))
+SCALE(q4, vf_set(half_value(scales + 2 * block)))
+
+/* x [cols] -> out [cols rounded up to 16 or 128] in the order of the decoded columns. */
+static void arrange_plain_to(long block, long cols, const float *x, float *out)
+{
+    const long padded = (cols + block - 1) / block * block;
+    memcpy(out, x, (unsigned long)cols * sizeof(float));
+    memset(out + cols, 0, (unsigned long)(padded - cols) * sizeof(float));
+}
+static void arrange_lanes(long cols, const float *x, float *out) { arrange_plain_to(LANES, cols, x, out); }
+static void arrange_blocks(long cols, const float *x, float *out) { arrange_plain_to(128, cols, x, out); }
+static void arrange_nibbles(long cols, const float *x, float *out)
+{
+    for (long block = 0; block < cols; block += 128)
+        for (long k = 0; k < 8; k++)
+            for (long i = 0; i < LANES; i++) {
+                const long column = block + 8 * i + k;
+                out[block + k * LANES + i] = column < cols ? x[column] : 0.0f;
+            }
+}

@@ -1,0 +1,55 @@
+/* What product.c and heads.c share: layouts, and memory that the threads of one call divide. */
+#ifndef URINGINFER_PRODUCT_H
+#define URINGINFER_PRODUCT_H
+
+#include <stdlib.h>
+
+#ifdef _OPENMP
+#include <omp.h>
+#else
+#define omp_get_thread_num() 0
+#endif
+
+#include "simd.h"
+
+/* Below this many multiplications one thread is faster than waking another. */
+enum { SMALL_PRODUCT = 1 << 17 };
+
+/* `count` floats at a multiple of 64 bytes, for free(); NULL without memory. */
+static inline float *new_floats(long count)
+{
+    const unsigned long nbytes = ((unsigned long)count * sizeof(float) + 63) / 64 * 64;
+    return aligned_alloc(64, nbytes ? nbytes : 64);
+}
+
+/* `cols` rounded up to whole blocks. */
+static inline long padded_cols(const struct format_ops *form, long cols)
+{
+    return (cols + form->block - 1) / form->block * form->block;
+}
+
+/* A product with the weight described, and nothing yet to multiply it with. */
+static inline struct product new_product(const struct format_ops *form, long cols, int group, const void *codes,
+                                         const void *scales, long tokens)
+{
+    return (struct product){
+        .cols = cols,
+        .tokens = tokens,
+        .group = group,
+        .code_stride = (cols * form->code_bits + 7) / 8,
+        .scale_stride = (cols + group - 1) / group * form->scale_bytes,
+        .scale_rows = form->square ? group : 1,
+        .codes = codes,
+        .scales = scales,
+    };
+}
+
+/* x [tokens, cols] -> packed, every chunk of more than STRIP_TOKENS tokens as product.packed wants it. */
+static inline void pack_chunks(const struct simd_ops *ops, long tokens, long cols, const float *x, float *packed)
+{
+    for (long token = 0; token < tokens; token += CHUNK_TOKENS)
+        if (chunk_tokens(tokens, token) > STRIP_TOKENS)
+            ops->pack_tokens(chunk_tokens(tokens, token), cols, x + token * cols, cols, packed + token * cols);
+}
+
+#endif
