@@ -76,5 +76,5 @@ def test_a_run_of_the_wrong_length_is_refused_with_both_sizes():
 
 
 def test_an_unknown_format_is_refused_with_the_known_ones():
-    with pytest.raises(UsageError, match=r"'int3' is no weight format; choose one of bf16, f16, f32"):
+    with pytest.raises(UsageError, match=r"'int3' is no weight format; choose one of bf16, f16, f32, fp8"):
         weight_format("int3")

@@ -6,18 +6,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from uringinfer.kernels.formats import decode, encode
+from uringinfer.kernels.formats import FORMATS, decode, encode
 
-SHAPES = st.tuples(st.integers(1, 140), st.integers(1, 300), st.integers(1, 70))
+SHAPES = st.tuples(st.integers(1, 70), st.integers(1, 300), st.integers(1, 70))
 
 
 def normal(seed, *shape):
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
-@pytest.mark.parametrize("name", ["bf16", "f16", "f32"])
+@pytest.mark.parametrize("name", list(FORMATS))
 @given(shape=SHAPES, seed=st.integers(0, 1 << 30))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_a_product_of_any_shape_is_that_of_the_decoded_matrix(kernels, name, shape, seed):
     rows, cols, tokens = shape
     weight, x = encode(name, normal(seed, rows, cols)), normal(seed + 1, tokens, cols)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from uringinfer.kernels.formats import FORMATS, encode
+from uringinfer.kernels.formats import FORMATS, encode, weight_format
 
 TOKENS = 70
 
@@ -46,7 +46,7 @@ def test_a_product_has_the_same_bits_on_any_number_of_threads(native, name, toke
 
 @pytest.mark.parametrize("name", list(FORMATS))
 def test_a_panel_of_rows_has_the_bits_of_those_rows_in_the_whole(native, name):
-    form = FORMATS[name]
+    form = weight_format(name)
     matrix, x = normal(0, 300, 200), normal(1, 9, 200)
     cut = max(form.row_granularity, 37 // form.row_granularity * form.row_granularity)
     whole = native(2).matmul(encode(name, matrix), x)

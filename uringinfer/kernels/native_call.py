@@ -15,10 +15,21 @@ from uringinfer.kernels.weight_format import Floats
 
 from uringinfer.kernels._kernels import ffi, lib  # isort: skip
 
-__all__ = ["FORMATS", "ffi", "floats", "lib", "pointer", "sections"]
+__all__ = ["ffi", "floats", "layout", "lib", "pointer", "sections"]
 
-FORMATS = {"bf16": lib.KERNELS_BF16, "f16": lib.KERNELS_F16, "f32": lib.KERNELS_F32}
-"""The C enumeration's value of each format."""
+_FORMATS = {
+    "bf16": lib.KERNELS_BF16,
+    "f16": lib.KERNELS_F16,
+    "f32": lib.KERNELS_F32,
+    "fp8": lib.KERNELS_FP8,
+    "fp8_b64": lib.KERNELS_FP8_SMALL,
+    "fp8_b32": lib.KERNELS_FP8_SMALL,
+    "fp8_b16": lib.KERNELS_FP8_SMALL,
+    "q8": lib.KERNELS_Q8,
+    "mxfp4": lib.KERNELS_MXFP4,
+    "q4": lib.KERNELS_Q4,
+    "q4_g32": lib.KERNELS_Q4_G32,
+}
 
 
 def pointer(ctype: str, array: NDArray[Any] | None) -> Any:
@@ -29,6 +40,11 @@ def pointer(ctype: str, array: NDArray[Any] | None) -> Any:
 def floats(array: Floats | None) -> Any:
     """`pointer` for float32."""
     return pointer("float *", array)
+
+
+def layout(weight: Weight) -> tuple[int, int]:
+    """The C enumeration's value of a weight's format, and the columns that share a scale."""
+    return _FORMATS[weight.format], weight_format(weight.format).group
 
 
 def sections(weight: Weight) -> tuple[Any, Any]:

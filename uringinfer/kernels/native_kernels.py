@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from uringinfer.errors import UsageError
 from uringinfer.kernels import checks
 from uringinfer.kernels.formats import Weight
-from uringinfer.kernels.native_call import FORMATS, floats, lib, pointer, sections
+from uringinfer.kernels.native_call import floats, layout, lib, pointer, sections
 from uringinfer.kernels.native_recurrent import NativeRecurrent
 from uringinfer.kernels.weight_format import Floats
 
@@ -67,7 +67,7 @@ class NativeKernels(NativeRecurrent):
         status = lib.kernels_matmul(
             self._level,
             self.threads,
-            FORMATS[weight.format],
+            *layout(weight),
             weight.rows,
             weight.cols,
             *sections(weight),

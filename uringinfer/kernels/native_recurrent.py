@@ -11,7 +11,7 @@ import numpy as np
 from uringinfer.kernels import recurrent_checks as checks
 from uringinfer.kernels.checks import dense
 from uringinfer.kernels.formats import Weight
-from uringinfer.kernels.native_call import FORMATS, ffi, floats, lib, sections
+from uringinfer.kernels.native_call import ffi, floats, layout, lib, sections
 from uringinfer.kernels.weight_format import Floats
 
 
@@ -51,7 +51,7 @@ class NativeRecurrent:
         status = multiply(
             self._level,
             self.threads,
-            FORMATS[weight.format],
+            *layout(weight),
             heads,
             per_head,
             offset,

@@ -28,7 +28,8 @@ class WeightFormat:
     matrix into `out` [n, cols]; `out` must hold zeros or the result of an earlier call for the same format,
     which lets a decoder write only the bytes that can differ. A panel of rows starts and ends at a multiple
     of `row_granularity` rows (or at the end of the matrix). `bits_per_weight` leaves out what only very
-    small matrices notice (padding between sections, incomplete blocks).
+    small matrices notice (padding between sections, incomplete blocks). `group` columns of a row share a
+    scale, 1 where there are none.
     """
 
     name: str
@@ -37,6 +38,7 @@ class WeightFormat:
     sections: Callable[[int, int], tuple[int, ...]]
     encode_sections: Callable[[Floats], Sequence[NDArray[np.generic]]]
     decode_into: Callable[[Sequence[Bytes], int, RowIndex, Floats], None]
+    group: int = 1
 
     def offsets(self, rows: int, cols: int) -> tuple[int, ...]:
         """Where each section starts, in bytes from the start of the run, and last, where the run ends."""
@@ -87,3 +89,16 @@ class WeightFormat:
         out = np.zeros((rows, cols), np.float32)
         self.decode_into(self.split(data, rows, cols), cols, slice(0, rows), out)
         return out
+
+
+def finite(name: str, matrix: Floats) -> Floats:
+    """`matrix` itself. Raises ValueError if it holds an infinity or NaN, which format `name` cannot scale."""
+    if not np.isfinite(matrix).all():
+        raise ValueError(f"{name} cannot hold the infinities or NaNs of this matrix {matrix.shape}")
+    return matrix
+
+
+def in_groups(matrix: Floats, group: int) -> Floats:
+    """[rows, cols] -> [rows, ceil(cols / group), group], the last group padded with zeros."""
+    rows, cols = matrix.shape
+    return np.pad(matrix, ((0, 0), (0, -cols % group))).reshape(rows, -1, group)
