@@ -64,6 +64,12 @@ def test_another_shape_than_the_configs_is_refused_with_both(source):
         make_layout(model, source)
 
 
+def test_a_vector_may_have_another_of_its_shapes_and_keeps_it(source):
+    vector = spec("norm", "model.norm.weight", (32, 2), kind="vector", other_shapes=((1, 64), (64,)))
+    (segment,) = make_layout(FakeModel(TensorGroup("g", (vector,))), source).manifest.segments
+    assert segment.parts[0].shape == (64,)
+
+
 def test_a_dtype_that_no_format_keeps_is_refused_by_name(source):
     name = "model.norm.weight"
     source.tensors[name] = replace(source.tensors[name], dtype="I64")

@@ -7,6 +7,7 @@ of which source tensors it is made of; what no run covers is zero.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -60,10 +61,10 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A tensor of the trunk that the model wants and the source has."""
+    """A tensor of the trunk that the model wants and the source has, in the shape that it has there."""
 
     spec: TensorSpec
-    source_name: str
+    shape: tuple[int, ...]
     matrix: Matrix
 
     @property
@@ -144,8 +145,8 @@ def _by_streaming(found: list[_Found]) -> list[tuple[bool, list[_Found]]]:
 
 
 def _part(tensor: _Found, cut: Cut) -> TensorPart:
-    spec, form = tensor.spec, tensor.matrix.format
-    return TensorPart(spec.name, form, spec.shape, cut.start, cut.stop, cut.offset, cut.nbytes)
+    name, form = tensor.spec.name, tensor.matrix.format
+    return TensorPart(name, form, tensor.shape, cut.start, cut.stop, cut.offset, cut.nbytes)
 
 
 def _segment_runs(tensors: Sequence[_Found], cuts: Sequence[Cut]) -> list[Run]:
@@ -181,13 +182,11 @@ def _source_name(spec: TensorSpec, source: TensorSource) -> str | None:
 
 def _match(spec: TensorSpec, name: str, source: TensorSource) -> _Found:
     tensor = source.tensors[name]
-    if tensor.shape != spec.shape:
+    shape = tensor.shape
+    if shape not in (spec.shape, *spec.other_shapes):
         raise shape_error(tensor, str(list(spec.shape)))
-    cols = 1
-    for dimension in spec.shape[1:]:
-        cols *= dimension
-    matrix = find_matrix(source, Place(name), spec.shape[0] if spec.shape else 1, cols)
-    return _Found(spec, name, matrix)
+    matrix = find_matrix(source, Place(name), shape[0] if shape else 1, math.prod(shape[1:]))
+    return _Found(spec, shape, matrix)
 
 
 def _tensors_of(found: _Found) -> list[str]:
