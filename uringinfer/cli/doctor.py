@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from uringinfer.build_facts import read_build_facts
 from uringinfer.doctor import READ_SECONDS, Finding, Status, diagnose
 
 SCHEMA_VERSION = 1
@@ -50,6 +51,7 @@ def command(model: Path | None, seconds: float, as_json: bool) -> None:
         report = {
             "schema_version": SCHEMA_VERSION,
             "ok": not has_problem,
+            "build": read_build_facts().to_json(),
             "findings": [finding.to_json() for finding in findings],
         }
         click.echo(json.dumps(report, ensure_ascii=False, indent=1))

@@ -10,11 +10,14 @@ from typing import Any
 
 import click
 
-import uringinfer
 from uringinfer.errors import UringinferError
+
+PROGRAM = "uringinfer"
+_HELP_WIDTH = 100
 
 # name -> module; a command's module is imported only when it is called, so that `--help` is instant
 COMMANDS = {
+    "completion": "uringinfer.cli.completion",
     "detokenize": "uringinfer.cli.detokenize",
     "doctor": "uringinfer.cli.doctor",
     "generate": "uringinfer.cli.generate",
@@ -40,12 +43,38 @@ class LazyGroup(click.Group):
         return command  # type: ignore[no-any-return]
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(uringinfer.__version__, prog_name="uringinfer")
+def _print_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+    if not wanted or ctx.resilient_parsing:
+        return
+    from uringinfer.build_facts import read_build_facts  # late: it loads the native modules
+
+    click.echo(read_build_facts().to_text())
+    ctx.exit()
+
+
+@click.group(
+    cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": _HELP_WIDTH}
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version and what this build and machine have: io_uring, liburing, SIMD.",
+)
 @click.option("--debug", is_flag=True, help="Show tracebacks and diagnostics.")
 @click.pass_context
 def cli(ctx: click.Context, debug: bool) -> None:
-    """Run language models larger than memory, streamed from NVMe."""
+    """Run language models larger than memory, streamed from NVMe.
+
+    \b
+    Examples:
+      uringinfer pack checkpoint/ model.uring              convert once
+      uringinfer plan model.uring --budget 8G              see what fits where
+      uringinfer generate model.uring --budget 8G -p "Hi"  run it
+      uringinfer doctor model.uring                        find out what keeps it slow
+    """
     ctx.obj = {"debug": debug}
     if debug:
         logging.basicConfig(level=logging.DEBUG, format="%(name)s: %(message)s")
@@ -55,14 +84,16 @@ def main() -> None:
     """Entry point: exit codes are those of uringinfer.errors, 130 for Ctrl-C, 141 for a closed pipe."""
     debug = "--debug" in sys.argv[1:]
     try:
-        code = cli.main(standalone_mode=False)
+        code = cli.main(prog_name=PROGRAM, standalone_mode=False)
     except UringinferError as error:
         if debug:
             raise
         click.echo(f"uringinfer: {error}", err=True)
         code = error.exit_code
     except click.ClickException as error:
-        error.show()
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context else PROGRAM
+        click.echo(f"{PROGRAM}: {error.format_message().rstrip('.')}; see '{path} -h'", err=True)
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt):
         click.echo("uringinfer: interrupted", err=True)

@@ -1,0 +1,121 @@
+"""What holds for every command: help, errors, interruption, documentation."""
+
+import importlib.util
+from pathlib import Path
+
+import click
+import pytest
+
+from uringinfer.cli import main
+
+COMMANDS = {name: module for name, module in main.COMMANDS.items() if importlib.util.find_spec(module)}
+DOCUMENTATION = Path(__file__).parents[2] / "docs" / "cli.md"
+
+
+def commands():
+    return {name: importlib.import_module(module).command for name, module in COMMANDS.items()}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_fits_the_screen_and_shows_examples(command_line, monkeypatch, name):
+    monkeypatch.setenv("COLUMNS", "200")
+    result = command_line(name, "-h")
+    assert result.code == 0
+    assert max(map(len, result.stdout.splitlines())) <= 110
+    assert "Examples:\n" in result.stdout
+    assert f"uringinfer {name} " in result.stdout.split("Examples:")[1]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_says_what_it_does(name):
+    for option in commands()[name].params:
+        if isinstance(option, click.Option):
+            assert option.help, option.name
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_documentation_has_a_section_with_every_long_option(name):
+    text = DOCUMENTATION.read_text(encoding="utf-8")
+    assert f"\n## {name}\n" in text
+    section = text.split(f"\n## {name}\n")[1].split("\n## ")[0]
+    for option in commands()[name].params:
+        if isinstance(option, click.Option):
+            long = max(option.opts, key=len)
+            assert f"{long}" in section, f"{long} is not documented"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_unknown_option_is_one_line_and_exit_code_2(command_line, name):
+    result = command_line(name, "--no-such-option")
+    assert result.code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("uringinfer: No such option")
+    assert "--no-such-option" in result.stderr
+    assert result.stderr.endswith(f"see 'uringinfer {name} -h'\n")
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "completion"])
+def test_a_model_that_is_not_there_is_one_line_and_exit_code_2(command_line, name, tmp_path):
+    wanted = {
+        "detokenize": ["1"],
+        "generate": ["--ids", "1"],
+        "pack": [tmp_path / "out.uring"],
+        "perplexity": [tmp_path / "text"],
+        "tokenize": ["-p", "a"],
+    }
+    (tmp_path / "text").write_text("a")
+    result = command_line(name, tmp_path / "nothing", *wanted.get(name, []))
+    assert result.code == 2, result.stderr
+    assert result.stderr.startswith("uringinfer: ")
+    assert "nothing" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_interrupt_is_exit_code_130(command_line, monkeypatch, name):
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    command = commands()[name]
+    monkeypatch.setattr(command, "callback", interrupted)
+    arguments = (
+        ["bash"]
+        if name == "completion"
+        else ["a" for p in command.params if isinstance(p, click.Argument) and p.required]
+    )
+    result = command_line(name, *arguments)
+    assert result.code == 130
+    assert result.stderr.endswith("uringinfer: interrupted\n")
+
+
+def test_version_tells_what_the_build_and_the_machine_have(command_line):
+    lines = command_line("--version").stdout.splitlines()
+    assert lines[0].startswith("uringinfer ")
+    assert [line.split(":")[0] for line in lines[1:]] == [
+        "system",
+        "io_uring",
+        "liburing",
+        "kernels",
+        "packages",
+    ]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_ask_the_program(command_line, monkeypatch, shell):
+    monkeypatch.setattr(
+        "click.shell_completion.BashComplete._check_version", lambda self: None, raising=False
+    )
+    script = command_line("completion", shell).stdout
+    assert f"_URINGINFER_COMPLETE={shell}_complete" in script
+    assert "uringinfer" in script
+
+
+def test_completion_knows_commands_and_their_options(command_line, monkeypatch):
+    monkeypatch.setenv("_URINGINFER_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "uringinfer tok")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    assert command_line().stdout.split() == ["plain,tokenize"]
+    monkeypatch.setenv("COMP_WORDS", "uringinfer tokenize --cha")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    assert command_line().stdout.split() == ["plain,--chat", "plain,--chat-template"]
