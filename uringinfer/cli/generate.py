@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from uringinfer import api
+from uringinfer.cli.inputs import read_text
 from uringinfer.cli.interrupts import first_interrupt
 from uringinfer.cli.progress import progress
 from uringinfer.errors import UsageError
@@ -25,27 +26,6 @@ def _token_ids(text: str) -> list[int]:
         return [int(number) for number in text.replace(",", " ").split()]
     except ValueError:
         raise click.BadParameter(f"'{text}' is not a list of token numbers such as 1,2,3") from None
-
-
-def _read_prompt(prompt: str | None, file: Path | None, dash: str | None) -> str | None:
-    """The prompt's text from the one source that was given; None if there is none."""
-    if dash not in (None, "-"):
-        raise UsageError(f"unexpected argument '{dash}'", hint="give the prompt with -p, or - to read stdin")
-    sources = [source for source in (prompt, file, dash) if source is not None]
-    if len(sources) > 1:
-        raise UsageError("the prompt was given more than once", hint="choose one of -p, -f, - and --ids")
-    if prompt is not None:
-        return prompt
-    if dash is not None or str(file) == "-":
-        return sys.stdin.read()
-    if file is None:
-        return None
-    try:
-        return file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot read the prompt from {file}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{file} is not UTF-8 (byte {error.start})", hint="convert it") from None
 
 
 @click.command()
@@ -102,6 +82,13 @@ def _read_prompt(prompt: str | None, file: Path | None, dash: str | None) -> str
 @click.option(
     "--repeat-penalty", type=float, default=1.0, show_default=True, help="Penalty of recent tokens; 1 is off."
 )
+@click.option(
+    "--repeat-window",
+    type=int,
+    default=64,
+    show_default=True,
+    help="How many tokens are recent; -1 is all of them.",
+)
 @click.option("--stop", multiple=True, metavar="TEXT", help="End before this text; may be repeated.")
 @click.option("--ignore-eos", is_flag=True, help="Go on behind the model's end token.")
 @click.option(
@@ -156,8 +143,15 @@ def command(model: Path, dash: str | None, **options: Any) -> None:
 
     The prompt comes from -p, -f, --ids, or from stdin with -. The first Ctrl-C ends the turn and keeps the
     text, the second one quits; both exit with 130.
+
+    \b
+    Examples:
+      uringinfer generate model.uring -p "Why is the sky blue?"
+      uringinfer generate model.uring --budget 8G -n 256 --temp 0.7 -s 1 -f question.txt
+      uringinfer generate model.uring --raw -p "The capital of France is"
+      uringinfer generate model.uring --json - < question.txt
     """
-    prompt = _read_prompt(options["prompt"], options["file"], dash)
+    prompt = read_text(options["prompt"], options["file"], dash)
     if prompt is None and options["ids"] is None and options["load_session"] is not None:
         options["ids"] = []
     if (prompt is None) == (options["ids"] is None):
@@ -237,7 +231,7 @@ def _load_options(
 
 
 def _generation_options(options: dict[str, Any]) -> api.GenerationOptions:
-    sampling = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "seed")
+    sampling = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_window", "seed")
     return api.GenerationOptions(
         max_tokens=options["max_tokens"],
         sampling=api.SamplingOptions(**{name: options[name] for name in sampling}),
