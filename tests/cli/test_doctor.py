@@ -13,7 +13,7 @@ BAD = Finding("direct I/O", Status.PROBLEM, "page cache", "move it")
 @pytest.fixture
 def findings(monkeypatch):
     found = []
-    monkeypatch.setattr(doctor, "diagnose", lambda model, seconds: iter(found))
+    monkeypatch.setattr(doctor, "diagnose", lambda model, **options: iter(found))
     return found
 
 

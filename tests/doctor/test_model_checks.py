@@ -60,6 +60,23 @@ def test_a_short_container_is_a_problem(container):
     assert "trunk.bin" in found.message
 
 
+def test_checksums_are_checked_on_request_and_damage_is_named(container, checkpoint):
+    progress = []
+    assert "checksums" not in findings(container)
+    sound = model_checks.check_checksums(container, True, lambda done, total: progress.append(done / total))
+    assert sound.status is Status.OK
+    assert progress[-1] == 1
+    data = bytearray((container / "trunk.bin").read_bytes())
+    data[len(data) // 2] ^= 1
+    (container / "trunk.bin").write_bytes(data)
+    damaged = {finding.check: finding for finding in model_checks.check_model(container, 0, deep=True)}[
+        "checksums"
+    ]
+    assert damaged.status is Status.PROBLEM
+    assert "1 of" in damaged.message and "segment" in damaged.message
+    assert model_checks.check_checksums(checkpoint, False).status is Status.NOTE
+
+
 def test_an_architecture_that_does_not_run_is_a_problem(checkpoint):
     config = json.loads((checkpoint / "config.json").read_text())
     (checkpoint / "config.json").write_text(json.dumps({**config, "model_type": "perceptron"}))

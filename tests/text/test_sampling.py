@@ -75,7 +75,7 @@ def test_top_p_over_a_large_vocabulary_keeps_what_the_oracle_keeps(spread):
 def test_draws_follow_the_distribution():
     options = SamplingOptions(temperature=0.8, top_k=12, top_p=0.95, seed=3)
     logits = random_logits(1)
-    sampler, count = Sampler(options), 20_000
+    sampler, count = Sampler(options), 5_000
     drawn = np.bincount([sampler.pick(logits) for _ in range(count)], minlength=len(logits))
     expected = oracle(logits, options) * count
     assert not drawn[expected == 0].any()

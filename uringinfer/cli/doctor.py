@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from uringinfer.build_facts import read_build_facts
+from uringinfer.cli.progress import progress
 from uringinfer.doctor import READ_SECONDS, Finding, Status, diagnose
 
 SCHEMA_VERSION = 1
@@ -18,6 +19,7 @@ _COLOURS = {Status.OK: "green", Status.NOTE: "yellow", Status.PROBLEM: "red"}
 
 @click.command()
 @click.argument("model", type=click.Path(path_type=Path), required=False)
+@click.option("--deep", is_flag=True, help="Also check every CRC32 of a container, as `verify` does.")
 @click.option(
     "--seconds",
     type=click.FloatRange(0),
@@ -26,7 +28,7 @@ _COLOURS = {Status.OK: "green", Status.NOTE: "yellow", Status.PROBLEM: "red"}
     help="How long to read MODEL's files to clock the drive; 0 leaves it out.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(model: Path | None, seconds: float, as_json: bool) -> None:
+def command(model: Path | None, deep: bool, seconds: float, as_json: bool) -> None:
     """Check everything that decides whether a run will be good: one line each, with the remedy.
 
     Without MODEL it checks the machine: kernel, io_uring, native kernels, processor, huge pages, memory and
@@ -39,13 +41,16 @@ def command(model: Path | None, seconds: float, as_json: bool) -> None:
     Examples:
       uringinfer doctor                      the machine alone
       uringinfer doctor model.uring          the machine and a model
+      uringinfer doctor model.uring --deep   and all of its checksums
       uringinfer doctor model.uring --json   for a script
     """
     findings = []
-    for finding in diagnose(model, seconds=seconds):
-        findings.append(finding)
-        if not as_json:
-            click.echo(_line(finding))
+    with progress() as show:
+        checking = None if show is None else lambda done, total: show("checking", done, total)
+        for finding in diagnose(model, deep=deep, seconds=seconds, progress=checking):
+            findings.append(finding)
+            if not as_json:
+                click.echo(_line(finding))
     has_problem = any(finding.status is Status.PROBLEM for finding in findings)
     if as_json:
         report = {

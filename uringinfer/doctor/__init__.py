@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from uringinfer.doctor.findings import Finding, Status
@@ -21,14 +21,17 @@ READ_SECONDS = 2.0
 def diagnose(
     path: Path | None = None,
     *,
+    deep: bool = False,
     seconds: float = READ_SECONDS,
     proc: Path = Path("/proc"),
     sys: Path = Path("/sys"),
+    progress: Callable[[int, int], None] | None = None,
 ) -> Iterator[Finding]:
     """The findings about this machine, then about the model at `path`, each as soon as it is known.
 
-    `seconds` is how long the drive is clocked. Raises UsageError if there is no model at `path`.
+    `deep` checks every CRC32 of a container and calls `progress` with (bytes done, bytes in all). `seconds`
+    is how long the drive is clocked. Raises UsageError if there is no model at `path`.
     """
     yield from check_machine(proc, sys)
     if path is not None:
-        yield from check_model(path, seconds)
+        yield from check_model(path, seconds, deep=deep, progress=progress)

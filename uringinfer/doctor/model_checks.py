@@ -7,12 +7,13 @@ error: the other checks go on.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from uringinfer.container.container import Container
 from uringinfer.container.manifest import MANIFEST_NAME
+from uringinfer.container.verifier import verify
 from uringinfer.doctor.findings import Finding, note, ok, problem
 from uringinfer.doctor.read_clock import BLOCK_BYTES, clock_reads
 from uringinfer.errors import UringinferError, UsageError
@@ -42,13 +43,17 @@ class _Weights:
         return max(self.files, key=lambda file: file.stat().st_size)
 
 
-def check_model(path: Path, seconds: float) -> Iterator[Finding]:
-    """Every check of the model at `path`; the drive is clocked for `seconds`.
+def check_model(
+    path: Path, seconds: float, *, deep: bool = False, progress: Callable[[int, int], None] | None = None
+) -> Iterator[Finding]:
+    """Every check of the model at `path`; the drive is clocked for `seconds`, checksums only if `deep`.
 
     Raises UsageError if there is no model at `path`.
     """
     weights = _find_weights(path)
     yield check_structure(path, weights.is_packed)
+    if deep:
+        yield check_checksums(path, weights.is_packed, progress)
     yield check_direct(weights.largest)
     yield check_space(path, weights)
     if seconds > 0:
@@ -71,6 +76,25 @@ def check_structure(path: Path, is_packed: bool) -> Finding:
     except UringinferError as error:
         return problem("model", error.message, error.hint)
     return ok("model", f"{what} of family {family}, {count}, every file whole by its size")
+
+
+def check_checksums(
+    path: Path, is_packed: bool, progress: Callable[[int, int], None] | None = None
+) -> Finding:
+    """Whether every byte of a container is what was packed; names the first damage."""
+    if not is_packed:
+        return note("checksums", "a checkpoint has none", "pack it and check the container")
+    try:
+        report = verify(path, progress=progress)
+    except UringinferError as error:
+        return problem("checksums", error.message, error.hint)
+    if report.ok:
+        return ok("checksums", f"all {report.targets} match, {format_size(report.nbytes)} read")
+    return problem(
+        "checksums",
+        f"{len(report.damaged)} of {report.targets} parts are damaged, the first: {report.damaged[0]}",
+        "copy the container again, or pack it again with --force",
+    )
 
 
 def check_direct(path: Path) -> Finding:
