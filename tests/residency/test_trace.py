@@ -108,7 +108,7 @@ def test_any_bytes_are_a_trace_or_an_integrity_error(tmp_path_factory, content):
 
 
 def test_a_trace_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(EnvironmentError_, match="nowhere"):
+    with pytest.raises(UsageError, match="nowhere"):
         read_trace(tmp_path / "nowhere")
 
 

@@ -76,10 +76,13 @@ class Trace:
 def read_trace(path: Path) -> Trace:
     """Reads a trace in either format.
 
-    Raises EnvironmentError_ if the file cannot be read, IntegrityError naming the place of what is no trace.
+    Raises UsageError if there is no such file, EnvironmentError_ if it cannot be read, IntegrityError naming
+    the place of what is no trace.
     """
     try:
         data = path.read_bytes()
+    except FileNotFoundError:
+        raise UsageError(f"trace '{path}' does not exist") from None
     except OSError as error:
         raise EnvironmentError_(f"trace '{path}' cannot be read: {error.strerror}") from error
     if not data.strip():
