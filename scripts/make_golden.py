@@ -22,12 +22,14 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 from transformers.utils import logging
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "models")]
 from golden_cases import CASES  # noqa: E402
 from tiny_checkpoint import checkpoint  # noqa: E402
+from tiny_quantised import quantised  # noqa: E402
 
 GOLDEN = ROOT / "tests" / "models" / "golden"
 GREEDY = 16
@@ -47,19 +49,40 @@ def published(name, names):
     return name
 
 
-def oracle(model_type, overrides, names, seed, directory):
+def dequantised(arrays):
+    """Quantised weights as transformers and torch decode them, in float32; the others in bf16."""
+    tensors = {}
+    for name, array in arrays.items():
+        tensor = torch.from_numpy(array)
+        if name.endswith("_blocks"):
+            scales = torch.from_numpy(arrays[name.removesuffix("_blocks") + "_scales"])
+            decoded = convert_moe_packed_tensors(tensor, scales, dtype=torch.float32)
+            tensors[name.removesuffix("_blocks")] = decoded.contiguous()
+        elif f"{name}_scale_inv" in arrays:
+            scales = torch.from_numpy(arrays[f"{name}_scale_inv"])
+            block = len(tensor) // len(scales)
+            factors = scales.repeat_interleave(block, 0).repeat_interleave(block, 1)
+            tensors[name] = tensor.view(torch.float8_e4m3fn).float() * factors
+        elif not name.endswith(("_scales", "_scale_inv")):
+            tensors[name] = tensor.to(torch.bfloat16)
+    return tensors
+
+
+def oracle(case, directory):
     """(config as saved, shapes, model in float32 with the tiny checkpoint's weights)."""
-    config = AutoConfig.for_model(model_type, **overrides)
+    model_type, names, seed = case["model_type"], case["names"], case["seed"]
+    quantization = {"quantization_config": case["quantization"]} if case["quantization"] else {}
+    config = AutoConfig.for_model(model_type, **case["config"])
     shapes = {published(name, names): shape for name, shape in saved_shapes(config, directory).items()}
-    arrays = checkpoint(seed, shapes, config.tie_word_embeddings)
-    tensors = {name: torch.from_numpy(array).to(torch.bfloat16) for name, array in arrays.items()}
-    save_file(tensors, directory / "model.safetensors", {"format": "pt"})
+    arrays = quantised(checkpoint(seed, shapes, config.tie_word_embeddings), case["quantization"])
+    save_file(dequantised(arrays), directory / "model.safetensors", {"format": "pt"})
     model, report = AutoModelForCausalLM.from_pretrained(
         directory, dtype=torch.float32, attn_implementation="eager", output_loading_info=True
     )
     if report["missing_keys"] or report["unexpected_keys"]:
         raise RuntimeError(f"{model_type}: the checkpoint does not load: {report}")
-    return json.loads((directory / "config.json").read_text()), shapes, model.eval()
+    saved = json.loads((directory / "config.json").read_text())
+    return saved | quantization, shapes, model.eval()
 
 
 @contextmanager
@@ -101,9 +124,7 @@ def references(model, seed, tokens, greedy=GREEDY):
 def golden(case):
     """Everything the golden file of a case holds."""
     with tempfile.TemporaryDirectory() as directory:
-        config, shapes, model = oracle(
-            case["model_type"], case["config"], case["names"], case["seed"], Path(directory)
-        )
+        config, shapes, model = oracle(case, Path(directory))
         arrays = references(model, case["seed"], case["tokens"])
     config |= case["renamed"]
     return arrays | {

@@ -1,4 +1,4 @@
-"""`kernels`: whatever this machine computes with; `golden`: every golden case in turn."""
+"""`kernels`: what this machine computes with, on one thread, the models being tiny; `golden`: every case."""
 
 import golden_files
 import pytest
@@ -9,7 +9,7 @@ from uringinfer.kernels import open_kernels
 
 @pytest.fixture(scope="session")
 def kernels():
-    return open_kernels()
+    return open_kernels(threads=1)
 
 
 @pytest.fixture(scope="session")

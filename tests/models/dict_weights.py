@@ -8,6 +8,7 @@ import re
 from contextlib import contextmanager
 
 import numpy as np
+from tiny_quantised import packed_fp8, packed_mxfp4
 
 from uringinfer.kernels.formats import Weight, decode_rows, encode
 from uringinfer.layers.weights import ExpertWeights
@@ -46,7 +47,12 @@ class DictWeights:
         shapes = (spec.shape, *spec.other_shapes)
         assert array.shape in shapes, f"{spec.name}: {array.shape}, declared {shapes}"
         self._specs[spec.name] = spec
-        self._arrays[spec.name] = array if spec.kind == "vector" else encode(fmt, array)
+        if spec.kind != "vector" and array.dtype == np.uint8:
+            self._taken.add(f"{source}_scale_inv")
+            array = packed_fp8(array, checkpoint[f"{source}_scale_inv"])
+        elif spec.kind != "vector":
+            array = encode(fmt, array)
+        self._arrays[spec.name] = array
         if spec.kind != "embedding":
             self._order.append(spec.name)
 
@@ -117,27 +123,32 @@ class DictExperts:
 def _expert_weights(layer, expert, checkpoint, fmt, taken):
     matrices, biases = {}, {}
     for part in layer.parts:
-        array = _part(part, expert, checkpoint, taken)
-        assert array.shape == part.shape, f"{part.name}: {array.shape}, declared {part.shape}"
-        if array.ndim == 1:
-            biases[part.name] = array
+        found = _part(part, expert, checkpoint, fmt, taken)
+        if isinstance(found, Weight):
+            assert (found.rows, found.cols) == part.shape, f"{part.name}: declared {part.shape}"
+            matrices[part.name] = found
         else:
-            matrices[part.name] = encode(fmt, np.ascontiguousarray(array))
+            assert found.shape == part.shape, f"{part.name}: {found.shape}, declared {part.shape}"
+            biases[part.name] = found
     return ExpertWeights(matrices, biases)
 
 
-def _part(part, expert, checkpoint, taken):
-    """Expert `expert`'s part as float32, by the rules of `ExpertSource`."""
-    for source in part.sources:
-        name = source.name.replace("{expert}", str(expert))
-        if name not in checkpoint:
-            continue
-        taken.add(name)
-        array = checkpoint[name]
-        if name == source.name:
-            array = array[expert]
-        if source.transposed:
-            array = array.T
-        stop = source.first + source.step * part.shape[0]
-        return array[source.first : stop : source.step]
-    raise AssertionError(f"{part.name}: none of {[source.name for source in part.sources]}")
+def _part(part, expert, checkpoint, fmt, taken):
+    """Expert `expert`'s part by the rules of `ExpertSource`: a packed matrix, or a bias in float32."""
+    source = next((s for s in part.sources if s.name.replace("{expert}", str(expert)) in checkpoint), None)
+    assert source is not None, f"{part.name}: none of {[source.name for source in part.sources]}"
+    rows = slice(source.first, source.first + source.step * part.shape[0], source.step)
+
+    def stored(name):
+        """The tensor called `name` as this part's rows, of this expert alone."""
+        array = checkpoint[name.replace("{expert}", str(expert))]
+        taken.add(name.replace("{expert}", str(expert)))
+        array = array if "{expert}" in name else array[expert]
+        return (array.T if source.transposed else array)[rows]
+
+    array = stored(source.name)
+    if array.dtype != np.uint8:
+        return array if array.ndim == 1 else encode(fmt, np.ascontiguousarray(array))
+    if source.scales is not None:
+        return packed_mxfp4(array, stored(source.scales))
+    return packed_fp8(array, stored(f"{source.name}_scale_inv"))

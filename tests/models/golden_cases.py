@@ -45,6 +45,14 @@ DEEPSEEK = {
     "v_head_dim": 9,
     "routed_scaling_factor": 1.5,
 }
+WHOLE_BLOCKS = {
+    "moe_intermediate_size": 32,
+    "q_lora_rank": 16,
+    "qk_nope_head_dim": 16,
+    "qk_rope_head_dim": 16,
+    "v_head_dim": 16,
+}
+"""Sizes that blocks of 16 divide, in the place of those of DEEPSEEK."""
 GROUPS = {"n_group": 4, "topk_group": 2}
 
 
@@ -86,10 +94,11 @@ KIMI_LINEAR_PUBLISHED = {
 KIMI_LINEAR_NAMES = {r"block_sparse_moe\.((gate|up|down)_proj)": r"mlp.\1"}
 
 
-def case(model_type, seed=1, tokens=20, renamed=None, names=None, **options):
+def case(model_type, seed=1, tokens=20, renamed=None, names=None, quantization=None, **options):
     """One golden case: BASE with `options` on top. `renamed` are keys to change in the config afterwards, for
     models that the oracle knows under another name. `names` (pattern -> replacement) turns the names that the
-    oracle saves tensors under into those of published checkpoints, which it reads too."""
+    oracle saves tensors under into those of published checkpoints, which it reads too. `quantization` is the
+    quantization_config of a checkpoint whose weights tests/models/tiny_quantised.py packs."""
     config = {**BASE, **options}
     return {
         "model_type": model_type,
@@ -97,6 +106,7 @@ def case(model_type, seed=1, tokens=20, renamed=None, names=None, **options):
         "tokens": tokens,
         "renamed": renamed or {},
         "names": names or {},
+        "quantization": quantization,
         "config": config,
     }
 
@@ -150,6 +160,15 @@ CASES = {
         attention_bias=True,
     ),
     "gpt_oss": case("gpt_oss", head_dim=16, num_local_experts=8, num_experts_per_tok=2, sliding_window=6),
+    "gpt_oss_mxfp4": case(
+        "gpt_oss",
+        quantization={"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]},
+        head_dim=16,
+        intermediate_size=64,
+        num_local_experts=8,
+        num_experts_per_tok=2,
+        sliding_window=6,
+    ),
     "glm4_moe": case(
         "glm4_moe",
         **EXPERTS,
@@ -165,6 +184,17 @@ CASES = {
     "deepseek_v2_groups": case("deepseek_v2", **DEEPSEEK, **GROUPS, topk_method="group_limited_greedy"),
     "deepseek_v3": case(
         "deepseek_v3", **DEEPSEEK, **GROUPS, rope_parameters={**YARN, "mscale": 1.0, "mscale_all_dim": 0.7}
+    ),
+    "deepseek_v3_fp8": case(
+        "deepseek_v3",
+        quantization={
+            "quant_method": "fp8",
+            "fmt": "e4m3",
+            "activation_scheme": "dynamic",
+            "weight_block_size": [16, 16],
+        },
+        **{**DEEPSEEK, **WHOLE_BLOCKS},
+        **GROUPS,
     ),
     "deepseek_v3_halves": case(
         "deepseek_v3",

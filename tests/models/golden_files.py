@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from dict_weights import DictWeights
 from tiny_checkpoint import checkpoint
+from tiny_quantised import quantised
 
 from uringinfer.models import model_from_config
 
@@ -49,13 +50,20 @@ def from_arrays(arrays):
     tensors = checkpoint(
         int(arrays["seed"]), json.loads(str(arrays["shapes"])), config["tie_word_embeddings"]
     )
+    tensors = quantised(tensors, config.get("quantization_config"))
     return Golden(config, tensors, arrays["ids"], arrays["logits"], arrays["greedy"], arrays["routing"])
 
 
 @cache
-def _loaded(name):
+def arrays_of(name):
+    """What the file of the case called `name` holds."""
     with np.load(DIRECTORY / f"{name}.npz") as arrays:
-        return from_arrays(arrays)
+        return dict(arrays)
+
+
+@cache
+def _loaded(name):
+    return from_arrays(arrays_of(name))
 
 
 def load(name):

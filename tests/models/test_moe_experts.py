@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from dict_weights import DictWeights
 from golden_cases import CASES
-from golden_files import TOLERANCE, feed, load
+from golden_files import TOLERANCE, arrays_of, feed, load
 
 from uringinfer.errors import UnsupportedModelError, UsageError
 from uringinfer.models import model_from_config
 
-WITH_EXPERTS = [name for name in CASES if load(name).routing.size]
+WITH_EXPERTS = [name for name in CASES if arrays_of(name)["routing"].size]
 
 
 @pytest.fixture(params=WITH_EXPERTS)
@@ -96,9 +96,7 @@ def test_stacked_and_split_experts_give_the_same_logits(kernels):
     assert feed(golden.model(), golden.weights(kernels), golden.ids).tobytes() == expected.tobytes()
 
 
-@pytest.mark.parametrize("name", ["gpt_oss", "deepseek_v3"])
-def test_experts_per_token_overrides_the_config(name, kernels):
-    golden = load(name)
+def test_experts_per_token_overrides_the_config(golden, kernels):
     model = model_from_config(golden.config, experts_per_token=1)
     weights = golden.weights(kernels)
     logits = feed(model, weights, golden.ids)

@@ -30,7 +30,7 @@ _RUNNING = """
 HARMLESS = frozenset(f"{_HOUSEKEEPING} {_TRAINING} {_RUNNING}".split())
 """Keys that say nothing about inference in float32. `quantization_config` is judged by `ConfigReader`."""
 
-_QUANTIZATIONS = frozenset({"fp8", "mxfp4"})
+_FP8_BLOCKS = (16, 32, 64, 128)
 _MAX_INTEGER = 1 << 40
 _LEAST_NUMBER, _GREATEST_NUMBER = 1e-12, 1e12
 
@@ -126,11 +126,21 @@ class ConfigReader:
 
     def finish(self) -> None:
         """Refuses keys nobody read, and weight formats that are not plain."""
-        unjudged = "quantization_config" not in self._read
-        quantization = self.table("quantization_config") if unjudged else None
-        if quantization is not None and quantization.get("quant_method") not in _QUANTIZATIONS:
-            raise self.refuse("quantization_config", f"quant_method {' or '.join(sorted(_QUANTIZATIONS))}")
+        if "quantization_config" not in self._read:
+            self._judge_quantization()
         for key, value in self._config.items():
             unread = key not in self._read and key not in HARMLESS
             if unread and value not in (None, False, [], {}, ""):
                 raise self.refuse(key, "it to be absent: it is not known to be harmless")
+
+    def _judge_quantization(self) -> None:
+        """Lets pass MXFP4, and FP8 with one scale for each square block."""
+        quantization = self.table("quantization_config")
+        if quantization is None or quantization.get("quant_method") == "mxfp4":
+            return
+        if quantization.get("quant_method") != "fp8":
+            raise self.refuse("quantization_config", "quant_method fp8 or mxfp4")
+        if quantization.get("weight_block_size") not in [[block, block] for block in _FP8_BLOCKS]:
+            raise self.refuse(
+                "quantization_config", f"a square weight_block_size out of {', '.join(map(str, _FP8_BLOCKS))}"
+            )
