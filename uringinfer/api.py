@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from uringinfer.doctor.read_clock import clock_reads
+from uringinfer.engine.compute_clock import clock_compute
 from uringinfer.engine.engine import Engine
 from uringinfer.engine.generation import Generation, GenerationOptions, Listener
 from uringinfer.engine.loading import (
@@ -15,10 +17,12 @@ from uringinfer.engine.loading import (
     open_model,
 )
 from uringinfer.engine.logits_file import LogitsFile
+from uringinfer.engine.outlook import Outlook, Rates, outlook_of, sweep
 from uringinfer.engine.session import Session
 from uringinfer.engine.session_file import SessionHeader, read_header
 from uringinfer.planning.planner import Placement
 from uringinfer.planning.presets import PRESETS
+from uringinfer.storage.direct import open_file
 from uringinfer.storage.reader import ReaderKind
 from uringinfer.text.sampling import SamplingOptions
 
@@ -32,12 +36,19 @@ __all__ = [
     "LoadOptions",
     "LogitsFile",
     "OpenModel",
+    "Outlook",
+    "Placement",
+    "Rates",
     "SamplingOptions",
     "Session",
     "SessionHeader",
     "load",
+    "measure_rates",
     "open_model",
+    "outlook_of",
+    "plan",
     "read_header",
+    "sweep",
 ]
 
 
@@ -86,3 +97,38 @@ def load(
         verify_reads=verify_reads,
     )
     return opened.load(options, progress)
+
+
+def plan(
+    path: str | Path,
+    *,
+    budget: int | None = None,
+    context: int | None = None,
+    chunk: int = DEFAULT_CHUNK,
+    placement: Placement = "spread",
+    ring_slots: int = 2,
+    rates: Rates | None = None,
+    pack_dir: Path | None = None,
+) -> Outlook:
+    """Where the memory of `budget` bytes would go if the model at `path` were loaded, as `load` would.
+
+    Raises what `load` raises before it reads weights: BudgetError below the floor, for one.
+    """
+    options = LoadOptions(
+        budget=budget, context=context, chunk=chunk, placement=placement, ring_slots=ring_slots
+    )
+    return outlook_of(open_model(path, pack_dir=pack_dir), options, rates or Rates())
+
+
+def measure_rates(opened: OpenModel, seconds: float = 2.0) -> Rates:
+    """Clocks the drive and the kernels on the model's own weights, for about `seconds` each.
+
+    The drive's rate is None for a trunk that is too short to be clocked. Raises IntegrityError for reads that
+    fail.
+    """
+    with open_file(opened.container.trunk_path) as file:
+        reads = clock_reads(file, seconds)
+    return Rates(
+        drive=None if reads is None else reads.bytes_per_second,
+        compute=clock_compute(opened.container, opened.kernels, seconds),
+    )

@@ -1,0 +1,155 @@
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "engine"))
+from tiny_models import Containers, write_tiny_checkpoint
+
+from uringinfer import api
+from uringinfer.units import parse_size
+
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """11 MiB of weights in segments of 256 KiB."""
+    directory = tmp_path_factory.mktemp("plan")
+    sizes = {"layers": 6, "hidden": 256, "intermediate": 768, "vocab": 2000}
+    return Containers(write_tiny_checkpoint(directory / "checkpoint", **sizes), directory)(1 << 18)
+
+
+@pytest.fixture
+def plan(command_line, model):
+    """`plan(*options)` -> the JSON of a small context."""
+
+    def run(*options):
+        result = command_line("plan", model, "-c", 64, "--chunk", 8, "--json", *options)
+        assert result.code == 0, result.stderr
+        return json.loads(result.stdout)
+
+    return run
+
+
+def test_the_parts_add_up_to_the_budget(plan):
+    report = plan("--budget", "4G")
+
+    parts = ["interpreter_bytes", "reserve_bytes", "state_bytes", "scratch_bytes", "arena_bytes"]
+    assert sum(report[part] for part in [*parts, "page_table_bytes", "unused_bytes"]) == 4 << 30
+    assert report["trunk"]["hit_rate"] == 1.0
+    assert report["bytes_per_token"] == 0
+
+
+def test_the_table_names_each_part_and_ends_with_the_budget(command_line, model):
+    result = command_line("plan", model, "-c", 64, "--budget", "4G")
+
+    lines = result.stdout.splitlines()
+    names = [line.split("  ")[0] for line in lines]
+    for name in ["pinned weights", "ring", "conversation", "scratch", "interpreter", "unused", "budget"]:
+        assert name in names
+    sizes = [line.split("  ")[1:] for line in lines[2 : names.index("budget") + 1]]
+    values = [parse_size(next(word for word in words if word)) for words in sizes]
+    assert sum(values[:-1]) == pytest.approx(values[-1], rel=0.001)
+
+
+def test_below_the_floor_it_exits_5_with_both_numbers(command_line, model, plan):
+    result = command_line("plan", model, "-c", 64, "--chunk", 8, "--budget", "10M")
+
+    assert result.code == 5
+    assert str(10 * MIB) in result.stderr
+    floor = plan("--budget", "4G")["floor"]
+    named = int(result.stderr.split("floor of")[1].split("(")[1].split(" bytes")[0])
+    assert abs(named - floor) < 8 * MIB  # two processes' interpreters apart
+    assert result.stderr.count("\n") == 1
+
+
+def test_placement_and_slots_reach_the_plan(plan):
+    budget = plan("--budget", "4G")["floor"] + 6 * MIB
+
+    prefix = plan("--budget", budget, "--placement", "prefix", "--ring-slots", 3)["trunk"]
+    spread = plan("--budget", budget)["trunk"]
+
+    assert prefix["pinned"] == list(range(prefix["pinned_count"]))
+    assert (prefix["ring_slots"], spread["ring_slots"]) == (3, 2)
+    assert spread["pinned"] != list(range(spread["pinned_count"]))
+
+
+def test_a_given_drive_rate_predicts_tokens_per_second(plan):
+    report = plan("--budget", plan("--budget", "4G")["floor"] + 4 * MIB, "--drive", "1GB/s")
+
+    assert report["predicted_tokens_per_second"] == pytest.approx(1e9 / report["bytes_per_token"])
+
+
+def test_compute_slows_the_prediction(plan):
+    budget = plan("--budget", "4G")["floor"] + 4 * MIB
+
+    report = plan("--budget", budget, "--drive", "100GB/s", "--compute", "1GB/s")
+
+    total = report["trunk"]["pinned_bytes"] + report["trunk"]["streamed_bytes"]
+    assert report["predicted_tokens_per_second"] == pytest.approx(1e9 / total, rel=0.05)
+
+
+def test_measuring_clocks_the_drive_and_the_kernels(plan, monkeypatch):
+    measure = api.measure_rates
+    monkeypatch.setattr(api, "measure_rates", lambda opened: measure(opened, seconds=0.05))
+
+    report = plan("--measure")
+
+    assert report["drive_bytes_per_second"] > 1e6
+    assert report["compute_bytes_per_second"] > 1e6
+
+
+def test_a_preset_bounds_the_trunk(plan):
+    report = plan("--preset", "laptop")
+
+    assert report["trunk"]["ring_bytes"] + report["trunk"]["pinned_bytes"] <= 3e9
+    assert report["unused_bytes"] == 0
+
+
+def test_a_sweep_lists_each_budget(plan, command_line, model):
+    everything = plan("--budget", "4G")["everything"]
+
+    report = plan("--sweep", f"1M:{everything + 64 * MIB}", "--drive", "1GB/s")
+
+    points = report["sweep"]
+    assert len(points) == 12
+    assert (points[0]["fits"], points[-1]["fits"], points[-1]["hit_rate"]) == (False, True, 1.0)
+    assert [point["budget"] for point in points] == sorted(point["budget"] for point in points)
+    table = command_line("plan", model, "-c", 64, "--sweep", "1M:4G").stdout
+    assert "below the floor" in table.splitlines()[1]
+
+
+def test_a_sweep_can_be_drawn(command_line, model, tmp_path):
+    pytest.importorskip("matplotlib", reason="--plot needs matplotlib")
+    path = tmp_path / "sweep.svg"
+
+    result = command_line(
+        "plan", model, "-c", 64, "--sweep", "100M:1000G", "--drive", "1GB/s", "--plot", path
+    )
+
+    assert result.code == 0, result.stderr
+    assert "<svg" in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--budget", "1G", "--preset", "laptop"], "exclude each other"),
+        (["--budget", "1G", "--sweep", "1G:2G"], "exclude each other"),
+        (["--measure", "--drive", "1GB/s"], "exclude each other"),
+        (["--plot", "x.png"], "--plot draws a sweep"),
+        (["--sweep", "2G"], "no range"),
+        (["--sweep", "4G:2G"], "does not rise"),
+        (["--sweep", "0:2G"], "does not rise"),
+        (["--budget", "much"], "not a size"),
+        (["-c", "1000000"], "context"),
+    ],
+)
+def test_wrong_requests_exit_2_with_one_line(command_line, model, options, message):
+    result = command_line("plan", model, *options)
+
+    assert result.code == 2
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1

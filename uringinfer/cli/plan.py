@@ -1,0 +1,258 @@
+"""`uringinfer plan`: where the memory of a budget goes, and how fast that would be."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from uringinfer import api
+from uringinfer.cli.plot import new_figure, save_figure
+from uringinfer.cli.progress import progress
+from uringinfer.cli.table import format_table
+from uringinfer.errors import BudgetError, UsageError
+from uringinfer.units import format_rate, format_size, parse_rate, parse_size
+
+SCHEMA_VERSION = 1
+SWEEP_STEPS = 12
+_GIB = 1 << 30
+
+
+def _sweep_range(text: str) -> list[int]:
+    """ "2G:64G" -> budgets from the one to the other, each larger than the last by the same factor."""
+    bounds = text.split(":")
+    if len(bounds) != 2:
+        raise UsageError(f"'{text}' is no range of budgets", hint="write it as 2G:64G")
+    low, high = (parse_size(bound) for bound in bounds)
+    if not 0 < low < high:
+        raise UsageError(f"the range {text} does not rise", hint="write it as 2G:64G")
+    factor = (high / low) ** (1 / (SWEEP_STEPS - 1))
+    return [*(round(low * factor**step) for step in range(SWEEP_STEPS - 1)), high]
+
+
+@click.command()
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option("--budget", type=parse_size, metavar="SIZE", help="Memory of the whole process.")
+@click.option("--preset", type=click.Choice(api.PRESETS), help="A named memory for the trunk.")
+@click.option("--sweep", "budgets", type=_sweep_range, metavar="A:B", help="Budgets from A to B, as 2G:64G.")
+@click.option(
+    "--placement",
+    type=click.Choice(["spread", "prefix"]),
+    default="spread",
+    show_default=True,
+    help="Which segments are pinned: evenly spread ones, or the first.",
+)
+@click.option("--ring-slots", type=click.IntRange(1), default=2, show_default=True, help="Slots of the ring.")
+@click.option("-c", "--context", type=click.IntRange(1), help="Tokens of the conversation.")
+@click.option(
+    "--chunk",
+    type=click.IntRange(1),
+    default=api.DEFAULT_CHUNK,
+    show_default=True,
+    help="Prompt tokens fed in one pass.",
+)
+@click.option("--drive", type=parse_rate, metavar="RATE", help="The drive's rate, such as 2.0GB/s.")
+@click.option("--compute", type=parse_rate, metavar="RATE", help="The kernels' rate, such as 20GB/s.")
+@click.option("--measure", is_flag=True, help="Clock drive and kernels on MODEL, two seconds each.")
+@click.option("--pack-dir", type=click.Path(path_type=Path), help="Where a checkpoint is packed to.")
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw the sweep.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(
+    model: Path,
+    budget: int | None,
+    preset: str | None,
+    budgets: list[int] | None,
+    placement: api.Placement,
+    ring_slots: int,
+    context: int | None,
+    chunk: int,
+    drive: float | None,
+    compute: float | None,
+    measure: bool,
+    pack_dir: Path | None,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """Show where the memory of a budget would go: pinned weights, ring, conversation, scratch, interpreter.
+
+    Nothing is loaded. The share of weights that is pinned, and so what is read for each token, is certain,
+    not expected. With a drive's rate, given or measured, it predicts tokens per second. A budget below the
+    model's floor exits with 5 and both numbers.
+
+    \b
+    Examples:
+      uringinfer plan model.uring --budget 500M
+      uringinfer plan model.uring --budget 8G --drive 3.5GB/s
+      uringinfer plan model.uring --measure --json
+      uringinfer plan model.uring --sweep 2G:64G --measure --plot sweep.png
+    """
+    _refuse_conflicts(budget, preset, budgets, plot, measure=measure, drive=drive, compute=compute)
+    options = api.LoadOptions(
+        budget=budget,
+        context=context,
+        chunk=chunk,
+        placement=placement,
+        ring_slots=ring_slots,
+        trunk_budget=None if preset is None else api.PRESETS[preset].trunk_bytes,
+    )
+    with progress() as report_progress:
+        opened = api.open_model(
+            model,
+            pack_dir=pack_dir,
+            progress=report_progress,
+            announce=lambda line: click.echo(line, err=True),
+        )
+    rates = api.measure_rates(opened) if measure else api.Rates(drive, compute)
+    if budgets is None:
+        outlook = api.outlook_of(opened, options, rates)
+        report = _head(opened) | outlook.to_json()
+        click.echo(json.dumps(report, indent=1) if as_json else _text(opened, outlook))
+        return
+    outlooks = api.sweep(opened, options, rates, budgets)
+    if plot is not None:
+        _draw(plot, outlooks)
+    if as_json:
+        points = [_point(given, outlook) for given, outlook in zip(budgets, outlooks, strict=True)]
+        click.echo(json.dumps(_head(opened) | {"sweep": points}, indent=1))
+    else:
+        click.echo(_sweep_text(budgets, outlooks))
+
+
+def _refuse_conflicts(*sources: object, measure: bool, drive: float | None, compute: float | None) -> None:
+    budget, preset, budgets, plot = sources
+    if sum(source is not None for source in (budget, preset, budgets)) > 1:
+        raise UsageError("--budget, --preset and --sweep exclude each other", hint="give one of them")
+    if measure and (drive is not None or compute is not None):
+        raise UsageError("--measure and a given rate exclude each other", hint="give one of them")
+    if plot is not None and budgets is None:
+        raise UsageError("--plot draws a sweep", hint="give --sweep 2G:64G as well")
+
+
+def _head(opened: api.OpenModel) -> dict[str, Any]:
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "model": str(opened.container.path),
+        "family": opened.model.family,
+    }
+
+
+def _text(opened: api.OpenModel, outlook: api.Outlook) -> str:
+    plan, trunk = outlook.plan, outlook.plan.trunk
+    rows = [[row.name, format_size(row.nbytes), row.note] for row in plan.rows()]
+    rows.append(["budget", format_size(plan.budget), "all of it"])
+    facts = [
+        ["pinned", f"{trunk.pinned_count} of {trunk.unit_count} units, {trunk.placement} placement"],
+        ["hit rate", f"{trunk.hit_rate:.1%} of the bytes of every token, without exception"],
+        ["read per token", format_size(plan.bytes_per_token)],
+        [
+            "reads",
+            "overlap compute" if trunk.overlaps else "do not overlap compute: one slot only",
+        ],
+        ["floor", f"{format_size(plan.floor)}; reads overlap from {format_size(plan.overlap_floor)}"],
+        ["all in memory", f"from {format_size(plan.everything)}"],
+        ["default", _default(outlook)],
+        ["tokens/s", _prediction(outlook)],
+    ]
+    lines = [
+        f"{opened.container.path}: {opened.model.family}, a token uses {format_size(trunk.total_bytes)}",
+        "",
+        format_table(["", "", ""], rows, align="<><"),
+        "",
+        format_table(["", ""], facts, align="<<"),
+    ]
+    if outlook.exceeds_memory:
+        lines += ["", f"warning: {_excess(outlook)}"]
+    return "\n".join(lines)
+
+
+def _default(outlook: api.Outlook) -> str:
+    machine = outlook.machine
+    grants = f"{format_size(machine.usable_bytes)} usable, bound by {machine.bounded_by}"
+    if outlook.default_budget is None:
+        return f"none: this model does not fit here ({grants})"
+    return f"{format_size(outlook.default_budget)} ({grants})"
+
+
+def _prediction(outlook: api.Outlook) -> str:
+    rates = outlook.rates
+    if rates.drive is None:
+        return "unknown: give --drive or --measure"
+    drive = f"drive {format_rate(rates.drive)}"
+    kernels = "compute not counted" if rates.compute is None else f"kernels {format_rate(rates.compute)}"
+    if outlook.tokens_per_second is None:
+        return f"nothing is read: only compute bounds it ({drive}, {kernels})"
+    return f"at most {outlook.tokens_per_second:.2f} ({drive}, {kernels})"
+
+
+def _excess(outlook: api.Outlook) -> str:
+    machine = outlook.machine
+    return (
+        f"this takes {format_size(outlook.plan.used_bytes)} and this process may use"
+        f" {format_size(machine.usable_bytes)} ({machine.bounded_by}); beyond that, hits become page faults"
+    )
+
+
+def _point(budget: int, outlook: api.Outlook | BudgetError) -> dict[str, Any]:
+    if isinstance(outlook, BudgetError):
+        return {"budget": budget, "fits": False, "floor": outlook.floor}
+    trunk = outlook.plan.trunk
+    return {
+        "budget": budget,
+        "fits": True,
+        "pinned_count": trunk.pinned_count,
+        "hit_rate": trunk.hit_rate,
+        "overlaps": trunk.overlaps,
+        "bytes_per_token": outlook.plan.bytes_per_token,
+        "predicted_tokens_per_second": outlook.tokens_per_second,
+        "exceeds_memory": outlook.exceeds_memory,
+    }
+
+
+def _sweep_text(budgets: Sequence[int], outlooks: Sequence[api.Outlook | BudgetError]) -> str:
+    rows = []
+    for budget, outlook in zip(budgets, outlooks, strict=True):
+        if isinstance(outlook, BudgetError):
+            rows.append([format_size(budget), "", "", "", f"below the floor of {format_size(outlook.floor)}"])
+            continue
+        speed = outlook.tokens_per_second
+        remarks = [] if outlook.plan.trunk.overlaps else ["reads do not overlap"]
+        remarks += ["beyond this machine's memory"] if outlook.exceeds_memory else []
+        rows.append(
+            [
+                format_size(budget),
+                f"{outlook.plan.trunk.hit_rate:.1%}",
+                format_size(outlook.plan.bytes_per_token),
+                "" if speed is None else f"{speed:.2f}",
+                ", ".join(remarks),
+            ]
+        )
+    return format_table(["budget", "pinned", "read/token", "tokens/s", ""], rows, align=">>>><")
+
+
+def _draw(path: Path, outlooks: Sequence[api.Outlook | BudgetError]) -> None:
+    shown = [outlook for outlook in outlooks if isinstance(outlook, api.Outlook)]
+    if not shown:
+        raise UsageError("every budget of the sweep is below the model's floor", hint="sweep larger budgets")
+    budgets = [outlook.plan.budget / _GIB for outlook in shown]
+    speeds = [outlook.tokens_per_second for outlook in shown]
+    is_predicted = any(speed is not None for speed in speeds)
+    figure, panels = new_figure(2 if is_predicted else 1)
+    panels[0].plot(budgets, [100 * outlook.plan.trunk.hit_rate for outlook in shown], marker="o")
+    panels[0].set(ylabel="pinned, %", ylim=(0, 105), title="What a budget gives")
+    if is_predicted:
+        known = [(x, y) for x, y in zip(budgets, speeds, strict=True) if y is not None]
+        panels[1].plot([x for x, _ in known], [y for _, y in known], marker="o", color="tab:green")
+        panels[1].set(ylabel="tokens/s, predicted", ylim=(0, 1.1 * max(y for _, y in known)))
+    usable = shown[0].machine.usable_bytes / _GIB
+    for panel in panels:
+        panel.set_xscale("log", base=2)
+        panel.xaxis.set_major_formatter("{x:g}")
+        panel.grid(alpha=0.3)
+        if budgets[-1] > usable:
+            panel.axvspan(usable, budgets[-1], color="tab:red", alpha=0.1, label="paging: more than memory")
+            panel.legend()
+    panels[-1].set_xlabel("budget, GiB")
+    save_figure(figure, path)
