@@ -19,11 +19,9 @@ INLINE struct coded_row coded_row(const struct product *p, long row)
     {                                                               \
         return (struct name##_block){at};                           \
     }                                                               \
-    INLINE vf name##_next(struct name##_block *block)               \
+    INLINE vf name##_next(struct name##_block *block, int v)        \
     {                                                               \
-        const vf values = load(block->at);                          \
-        block->at += LANES * (width);                               \
-        return values;                                              \
+        return load(block->at + v * LANES * (width));               \
     }
 
 INLINE vf vf_load_f32(const unsigned char *p)
@@ -41,26 +39,27 @@ BYTES_FORMAT(fp8_small, 1, vf_load_fp8)
 BYTES_FORMAT(q8, 1, vf_load_int8)
 
 /* The factors of a block's lanes, from the scales of its row; the last block has less than all columns. */
-#define SCALE(name, value)                                                                                \
-    INLINE vf name##_scale(const struct product *p, const unsigned char *scales, long block, long columns) \
-    {                                                                                                     \
-        (void)p, (void)scales, (void)block, (void)columns;                                                \
-        return value;                                                                                     \
+#define SCALE(name, value)                                                                                 \
+    INLINE vf name##_scale(const struct product *p, const unsigned char *scales, const unsigned char *codes, \
+                           long block, long columns)                                                       \
+    {                                                                                                      \
+        (void)p, (void)scales, (void)codes, (void)block, (void)columns;                                    \
+        return value;                                                                                      \
     }
 
-/* fp8 values come times 2^-8. */
-INLINE vf fp8_factor(const unsigned char *scale)
+/* fp8 values come times 2^-8, and NaN codes as numbers: the factor of a block that has one is a NaN. */
+INLINE vf fp8_factor(const unsigned char *scale, int nan)
 {
     float factor;
     memcpy(&factor, scale, sizeof factor);
-    return vf_set(factor * 256.0f);
+    return vf_set(nan ? __builtin_nanf("") : factor * 256.0f);
 }
 
 SCALE(bf16, vf_set(1))
 SCALE(f16, vf_set(1))
 SCALE(f32, vf_set(1))
-SCALE(fp8, fp8_factor(scales + 4 * block))
-SCALE(fp8_small, fp8_factor(scales + 4 * (block * LANES / p->group)))
+SCALE(fp8, fp8_factor(scales + 4 * block, fp8_nan(codes) | fp8_nan(codes + 64)))
+SCALE(fp8_small, fp8_factor(scales + 4 * (block * LANES / p->group), fp8_nan_16(codes)))
 SCALE(q8, vf_set(half_value(scales + 2 * block)))
 
 /* Formats of nibbles: 64 bytes are sixteen words of eight columns; the k-th vector takes the k-th nibble of
@@ -73,11 +72,9 @@ SCALE(q8, vf_set(half_value(scales + 2 * block)))
     {                                                               \
         return (struct name##_block){nibbles_load(at)};             \
     }                                                               \
-    INLINE vf name##_next(struct name##_block *block)               \
+    INLINE vf name##_next(struct name##_block *block, int v)        \
     {                                                               \
-        const vf values = convert(block->words);                    \
-        block->words = nibbles_shift(block->words);                 \
-        return values;                                              \
+        return convert(nibbles_turn(&block->words, v));             \
     }
 
 NIBBLES_FORMAT(mxfp4, vf_fp4)

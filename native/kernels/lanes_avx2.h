@@ -4,7 +4,14 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum { STRIP_ROWS = 2, TILE_ROWS = 2, TILE_TOKENS = 2, DELTA_VECTORS = 2 };
+enum {
+    STRIP_ROWS = 2,
+    STRIP_SUMS = 4,
+    STRIP_TOKENS = 4,
+    TILE_ROWS = 2,
+    TILE_TOKENS = 2,
+    DELTA_VECTORS = 2
+};
 
 typedef struct {
     __m256 lo, hi;
@@ -109,16 +116,23 @@ INLINE vf vf_load_int8(const unsigned char *p)
 }
 INLINE vf vf_load_fp8(const unsigned char *p)
 {
-    /* The sign and the magnitude of a code, moved to where a half float has them; 0x7f becomes a NaN. */
     const __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)p));
-    const __m256i largest = _mm256_set1_epi16(0x3f80);
-    const __m256i magnitude = _mm256_and_si256(_mm256_slli_epi16(wide, 7), largest);
-    const __m256i nan = _mm256_srli_epi16(_mm256_cmpeq_epi16(magnitude, largest), 1);
-    const __m256i sign = _mm256_and_si256(wide, _mm256_set1_epi16((short)0x8000));
-    const __m256i half = _mm256_or_si256(_mm256_or_si256(sign, magnitude), nan);
+    const __m256i half = _mm256_and_si256(_mm256_slli_epi16(wide, 7), _mm256_set1_epi16((short)0xbf80));
     return EACH(_mm256_cvtph_ps(_mm256_castsi256_si128(half)),
                 _mm256_cvtph_ps(_mm256_extracti128_si256(half, 1)));
 }
+
+INLINE int fp8_nan_16(const unsigned char *p)
+{
+    const __m128i nan = _mm_set1_epi8(0x7f), codes = _mm_loadu_si128((const __m128i *)p);
+    return _mm_movemask_epi8(_mm_cmpeq_epi8(_mm_and_si128(codes, nan), nan)) != 0;
+}
+INLINE int fp8_nan_32(const unsigned char *p)
+{
+    const __m256i nan = _mm256_set1_epi8(0x7f), codes = _mm256_loadu_si256((const __m256i *)p);
+    return _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_and_si256(codes, nan), nan)) != 0;
+}
+INLINE int fp8_nan(const unsigned char *p) { return fp8_nan_32(p) | fp8_nan_32(p + 32); }
 
 typedef struct {
     __m256i lo, hi;
@@ -128,9 +142,11 @@ INLINE nibbles nibbles_load(const unsigned char *p)
 {
     return (nibbles){_mm256_loadu_si256((const __m256i *)p), _mm256_loadu_si256((const __m256i *)(p + 32))};
 }
-INLINE nibbles nibbles_shift(nibbles a)
+INLINE nibbles nibbles_turn(nibbles *a, int v)
 {
-    return (nibbles){_mm256_srli_epi32(a.lo, 4), _mm256_srli_epi32(a.hi, 4)};
+    if (v > 0)
+        *a = (nibbles){_mm256_srli_epi32(a->lo, 4), _mm256_srli_epi32(a->hi, 4)};
+    return *a;
 }
 INLINE __m256 fp4_half(__m256i words)
 {

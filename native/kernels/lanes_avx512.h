@@ -4,7 +4,14 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum { STRIP_ROWS = 4, TILE_ROWS = 4, TILE_TOKENS = 6, DELTA_VECTORS = 8 };
+enum {
+    STRIP_ROWS = 4,
+    STRIP_SUMS = 16,
+    STRIP_TOKENS = 8,
+    TILE_ROWS = 4,
+    TILE_TOKENS = 6,
+    DELTA_VECTORS = 8
+};
 
 typedef __m512 vf;
 
@@ -72,18 +79,24 @@ INLINE vf vf_load_int8(const unsigned char *p)
 }
 INLINE vf vf_load_fp8(const unsigned char *p)
 {
-    /* The sign and the magnitude of a code, moved to where a half float has them; 0x7f becomes a NaN. */
     const __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)p));
-    const __m256i moved = _mm256_and_si256(_mm256_slli_epi16(wide, 7), _mm256_set1_epi16((short)0xbf80));
-    const __m256i largest = _mm256_set1_epi16(0x3f80);
-    const __mmask16 nan = _mm256_cmpeq_epi16_mask(_mm256_and_si256(moved, largest), largest);
-    return _mm512_cvtph_ps(_mm256_mask_mov_epi16(moved, nan, _mm256_set1_epi16(0x7e00)));
+    return _mm512_cvtph_ps(_mm256_and_si256(_mm256_slli_epi16(wide, 7), _mm256_set1_epi16((short)0xbf80)));
+}
+INLINE int fp8_nan(const unsigned char *p)
+{
+    const __m512i nan = _mm512_set1_epi8(0x7f);
+    return _mm512_cmpeq_epi8_mask(_mm512_and_si512(_mm512_loadu_si512(p), nan), nan) != 0;
+}
+INLINE int fp8_nan_16(const unsigned char *p)
+{
+    const __m128i nan = _mm_set1_epi8(0x7f);
+    return _mm_cmpeq_epi8_mask(_mm_and_si128(_mm_loadu_si128((const __m128i *)p), nan), nan) != 0;
 }
 
 typedef __m512i nibbles;
 
 INLINE nibbles nibbles_load(const unsigned char *p) { return _mm512_loadu_si512(p); }
-INLINE nibbles nibbles_shift(nibbles a) { return _mm512_srli_epi32(a, 4); }
+INLINE nibbles nibbles_turn(nibbles *a, int v) { return *a = v > 0 ? _mm512_srli_epi32(*a, 4) : *a; }
 /* The permutation sees the lowest four bits of each word alone. */
 INLINE vf vf_fp4(nibbles a)
 {

@@ -7,9 +7,16 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* Rows and tokens that are accumulated together, in strips (few tokens) and in tiles (many); vectors of a
- * delta rule's state that are. */
-enum { STRIP_ROWS = 2, TILE_ROWS = 2, TILE_TOKENS = 1, DELTA_VECTORS = 1 };
+/* What the registers hold at once: rows of a strip, sums (rows times tokens) of a strip, tokens of a strip, rows
+ * and tokens of a tile, vectors of a row of the delta rule's state. */
+enum {
+    STRIP_ROWS = 2,
+    STRIP_SUMS = 2,
+    STRIP_TOKENS = 4,
+    TILE_ROWS = 2,
+    TILE_TOKENS = 1,
+    DELTA_VECTORS = 1
+};
 
 typedef float v4f __attribute__((vector_size(16)));
 typedef int32_t v4i __attribute__((vector_size(16)));
@@ -141,40 +148,49 @@ INLINE vf vf_load_int8(const unsigned char *p)
     return vf_load(wide);
 }
 
-/* 16 E4M3 codes, times 2^-8: what is left when their bits are read as those of half floats. */
+/* 16 E4M3 codes, times 2^-8: sign and magnitude are moved to where a half float has them. */
 INLINE vf vf_load_fp8(const unsigned char *p)
 {
     uint16_t half[16];
-    for (int i = 0; i < 16; i++) {
-        const unsigned magnitude = p[i] & 0x7fu, sign = p[i] >> 7;
-        half[i] = (uint16_t)(sign << 15 | (magnitude == 0x7f ? 0x7e00u : magnitude << 7));
-    }
+    for (int i = 0; i < 16; i++)
+        half[i] = (uint16_t)((p[i] & 0x80u) << 8 | (p[i] & 0x7fu) << 7);
     return vf_load_f16((const unsigned char *)half);
 }
+/* Whether one of 64, of 16 E4M3 codes is a NaN. */
+INLINE int fp8_nan_of(const unsigned char *p, int count)
+{
+    int found = 0;
+    for (int i = 0; i < count; i++)
+        found |= (p[i] & 0x7f) == 0x7f;
+    return found;
+}
+INLINE int fp8_nan(const unsigned char *p) { return fp8_nan_of(p, 64); }
+INLINE int fp8_nan_16(const unsigned char *p) { return fp8_nan_of(p, 16); }
 
-/* 64 bytes, sixteen little-endian words of eight nibbles; each shift makes the next nibble the lowest. */
+/* 64 bytes, sixteen little-endian words of eight nibbles; turn v (they must be asked for from 0 to 7) makes
+ * nibble v the lowest of each word. */
 typedef struct {
     unsigned char bytes[64];
-    int shifted;
+    int turn;
 } nibbles;
 
 INLINE nibbles nibbles_load(const unsigned char *p)
 {
     nibbles a;
     memcpy(a.bytes, p, 64);
-    a.shifted = 0;
+    a.turn = 0;
     return a;
 }
-INLINE nibbles nibbles_shift(nibbles a)
+INLINE nibbles nibbles_turn(nibbles *a, int v)
 {
-    a.shifted++;
-    return a;
+    a->turn = v;
+    return *a;
 }
 INLINE vf nibbles_table(const nibbles *a, const float *table)
 {
     float values[16];
     for (int i = 0; i < 16; i++)
-        values[i] = table[a->bytes[4 * i + a->shifted / 2] >> 4 * (a->shifted % 2) & 15];
+        values[i] = table[a->bytes[4 * i + a->turn / 2] >> 4 * (a->turn % 2) & 15];
     return vf_load(values);
 }
 

@@ -77,6 +77,7 @@ const struct simd_ops OPS = {
         [KERNELS_Q4_G32] = {128, 4, 2, 0, 1, arrange_nibbles, q4_g32_rows,
             q4_g32_transposed},
     },
+    .strip_tokens = STRIP_TOKENS,
     .pack_tokens = pack_tokens,
     .rms_norm_row = rms_norm_row,
     .gated = gated,

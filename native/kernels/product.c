@@ -18,7 +18,7 @@ int kernels_matmul(int simd, int threads, int format, int group, long rows, long
     const struct format_ops *const form = &ops->formats[format];
     const long padded = padded_cols(form, cols);
     const int team = rows * cols * tokens < SMALL_PRODUCT ? 1 : threads;
-    const int arranging = padded != cols || form->arranged, packing = tokens > STRIP_TOKENS;
+    const int arranging = padded != cols || form->arranged, packing = tokens > ops->strip_tokens;
     const long turn = rows_per_turn(rows, team), turns = (rows + turn - 1) / turn;
     const long arranged_floats = arranging ? tokens * padded : 0, packed_floats = packing ? tokens * padded : 0;
     const long each = packing ? PRODUCT_SCRATCH : 0;

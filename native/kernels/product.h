@@ -44,11 +44,11 @@ static inline struct product new_product(const struct format_ops *form, long col
     };
 }
 
-/* x [tokens, cols] -> packed, every chunk of more than STRIP_TOKENS tokens as product.packed wants it. */
+/* x [tokens, cols] -> packed, every chunk of more than strip_tokens tokens as product.packed wants it. */
 static inline void pack_chunks(const struct simd_ops *ops, long tokens, long cols, const float *x, float *packed)
 {
     for (long token = 0; token < tokens; token += CHUNK_TOKENS)
-        if (chunk_tokens(tokens, token) > STRIP_TOKENS)
+        if (chunk_tokens(tokens, token) > ops->strip_tokens)
             ops->pack_tokens(chunk_tokens(tokens, token), cols, x + token * cols, cols, packed + token * cols);
 }
 

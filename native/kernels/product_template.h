@@ -5,8 +5,8 @@
  *   FORMAT_SCALED   whether a block has scales
  * and, from a decode_*.h,
  *   struct FORMAT_block FORMAT_load(codes)   a block's codes
- *   vf FORMAT_next(&block)                   its next sixteen values, unscaled
- *   vf FORMAT_scale(p, scales, block, columns)   the factor of each lane in that block
+ *   vf FORMAT_next(&block, v)                its v-th sixteen values, unscaled; asked for in turn
+ *   vf FORMAT_scale(p, scales, codes, block, columns)   the factor of each lane in that block
  * A scaled block is summed unscaled, from zero, then times its factors added to the whole.
  * Strips decode into registers and serve few tokens. For more tokens a panel is decoded once to float32 and
  * tiles run over it (tile_template.h). Both add up in the same order, so they agree bit for bit. */
@@ -23,20 +23,28 @@ INLINE void NAME(strip_block)(const struct product *p, const unsigned char *cons
                               const struct coded_row *rows, int row_count, const float *x, int token_count,
                               long block, long columns, vf (*sums)[STRIP_TOKENS])
 {
+    struct NAME(block) left[STRIP_ROWS];
+    vf part[STRIP_ROWS][STRIP_TOKENS];
     for (int r = 0; r < row_count; r++) {
-        struct NAME(block) codes_left = NAME(load)(codes[r]);
-        vf part[STRIP_TOKENS];
+        left[r] = NAME(load)(codes[r]);
         for (int t = 0; t < token_count; t++)
-            part[t] = FORMAT_SCALED ? vf_set(0) : sums[r][t];
+            part[r][t] = FORMAT_SCALED ? vf_set(0) : sums[r][t];
+    }
 #pragma GCC unroll 8
-        for (int v = 0; v < VECTORS; v++) {
-            const vf w = NAME(next)(&codes_left);
-            for (int t = 0; t < token_count; t++)
-                part[t] = vf_fma(w, vf_load(x + t * p->x_stride + block * FORMAT_BLOCK + v * LANES), part[t]);
+    for (int v = 0; v < VECTORS; v++) {
+        vf w[STRIP_ROWS];
+        for (int r = 0; r < row_count; r++)
+            w[r] = NAME(next)(&left[r], v);
+        for (int t = 0; t < token_count; t++) {
+            const vf activation = vf_load(x + t * p->x_stride + block * FORMAT_BLOCK + v * LANES);
+            for (int r = 0; r < row_count; r++)
+                part[r][t] = vf_fma(w[r], activation, part[r][t]);
         }
-        const vf scale = NAME(scale)(p, rows[r].scales, block, columns);
+    }
+    for (int r = 0; r < row_count; r++) {
+        const vf scale = NAME(scale)(p, rows[r].scales, codes[r], block, columns);
         for (int t = 0; t < token_count; t++)
-            sums[r][t] = FORMAT_SCALED ? vf_fma(part[t], scale, sums[r][t]) : part[t];
+            sums[r][t] = FORMAT_SCALED ? vf_fma(part[r][t], scale, sums[r][t]) : part[r][t];
     }
 }
 
@@ -74,9 +82,11 @@ INLINE void NAME(strip)(const struct product *p, long first, int row_count, long
 
 INLINE void NAME(strips)(const struct product *p, long first, long last, long token, int token_count)
 {
-    for (; first + STRIP_ROWS <= last; first += STRIP_ROWS)
-        NAME(strip)(p, first, STRIP_ROWS, token, token_count);
-    for (; first < last; first++)
+    const int fitting = STRIP_SUMS / token_count, many = fitting < STRIP_ROWS ? fitting : STRIP_ROWS;
+    const int row_count = many > 1 ? many : 1;
+    for (; first + row_count <= last; first += row_count)
+        NAME(strip)(p, first, row_count, token, token_count);
+    for (; row_count > 1 && first < last; first++)
         NAME(strip)(p, first, 1, token, token_count);
 }
 
@@ -98,9 +108,9 @@ INLINE long NAME(decode_row)(const struct product *p, struct coded_row row, long
         struct NAME(block) codes_left = NAME(load)(codes);
 #pragma GCC unroll 8
         for (int v = 0; v < VECTORS; v++, to += step)
-            vf_store(to, NAME(next)(&codes_left));
+            vf_store(to, NAME(next)(&codes_left, v));
         if (FORMAT_SCALED) {
-            vf_store(scales, NAME(scale)(p, row.scales, block, left - done));
+            vf_store(scales, NAME(scale)(p, row.scales, codes, block, left - done));
             scales += step;
         }
         codes += BLOCK_BYTES;
@@ -177,16 +187,23 @@ static void NAME(rows)(const struct product *p, long first, long last, float *sc
 {
     for (long token = 0; token < p->tokens; token += CHUNK_TOKENS) {
         const long count = chunk_tokens(p->tokens, token);
-        if (count > STRIP_TOKENS)
+        if (count > STRIP_TOKENS) {
             NAME(tiles)(p, first, last, token, count, scratch);
-        else if (count == 4)
-            NAME(strips)(p, first, last, token, 4);
-        else if (count == 3)
-            NAME(strips)(p, first, last, token, 3);
-        else if (count == 2)
-            NAME(strips)(p, first, last, token, 2);
-        else
-            NAME(strips)(p, first, last, token, 1);
+            continue;
+        }
+        switch (count) {
+#define STRIPS(n) \
+    case n: NAME(strips)(p, first, last, token, n <= STRIP_TOKENS ? n : STRIP_TOKENS); break;
+        STRIPS(1)
+        STRIPS(2)
+        STRIPS(3)
+        STRIPS(4)
+        STRIPS(5)
+        STRIPS(6)
+        STRIPS(7)
+        STRIPS(8)
+#undef STRIPS
+        }
     }
 }
 

@@ -7,7 +7,6 @@
 
 enum {
     LANES = 16,         /* floats in an accumulator, at every level */
-    STRIP_TOKENS = 4,   /* up to this many tokens, weights are decoded in registers */
     CHUNK_TOKENS = 64,  /* tokens that share one decoding of a panel */
     PANEL_ROWS = 16,    /* rows, */
     PANEL_COLS = 512,   /* and columns, of a panel of decoded weights */
@@ -27,7 +26,7 @@ struct product {
     const void *codes, *scales;
     const float *x;
     long x_stride;
-    const float *packed; /* chunks of more than STRIP_TOKENS tokens, each as pack_tokens leaves it */
+    const float *packed; /* chunks of more than strip_tokens tokens, each as pack_tokens leaves it */
     float *out;
     long out_stride;
     long base; /* the row whose products go to out[0] */
@@ -69,6 +68,7 @@ struct delta {
 /* The serial inner parts at one SIMD level. */
 struct simd_ops {
     struct format_ops formats[KERNELS_FORMATS];
+    long strip_tokens; /* up to this many tokens, weights are decoded in registers */
     /* x [tokens, cols], rows x_stride apart -> the layout of product.packed; cols a multiple of 16. */
     void (*pack_tokens)(long tokens, long cols, const float *x, long x_stride, float *packed);
     void (*rms_norm_row)(long cols, const float *x, const float *weight, double eps, float *out);

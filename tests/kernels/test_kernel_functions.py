@@ -42,6 +42,29 @@ def test_infinite_and_nan_weights_come_through(kernels):
         assert got[0] == np.inf and np.isnan(got[1]) and got[2] == -np.inf and got[3] == 0
 
 
+@pytest.mark.parametrize("name", list(FORMATS))
+@pytest.mark.parametrize("tokens", [1, 3, 11])
+def test_products_by_head_take_every_format(kernels, name, tokens):
+    heads, per_head, offset, rows, cols = 3, 50, 17, 30, 203
+    weight = encode(name, normal(0, heads * per_head, cols))
+    blocks = decode(weight).reshape(heads, per_head, cols)[:, offset : offset + rows]
+    x, z = normal(1, tokens, heads, cols), normal(2, tokens, heads, rows)
+    plain = kernels.matmul_heads(weight, x, offset=offset, rows=rows, transposed=False)
+    turned = kernels.matmul_heads(weight, z, offset=offset, rows=rows, transposed=True)
+    for head in range(heads):
+        oracle.assert_product(plain[:, head], blocks[head], x[:, head])
+        oracle.assert_product(turned[:, head], blocks[head].T, z[:, head])
+
+
+@pytest.mark.parametrize("tokens", [1, 7, 12])
+@pytest.mark.parametrize("name", ["fp8", "fp8_b16"])
+def test_a_nan_code_in_fp8_makes_its_row_a_nan(kernels, name, tokens):
+    weight = encode(name, normal(0, 5, 300))
+    weight.data[2 * 300 + 130] = 0xFF
+    got = kernels.matmul(weight, normal(1, tokens, 300))
+    assert np.isnan(got[:, 2]).all() and np.isfinite(got[:, [0, 1, 3, 4]]).all()
+
+
 @pytest.mark.parametrize("shape", [(1, 1), (3, 7), (2, 5, 64), (4, 4097)])
 @pytest.mark.parametrize("weighted", [True, False])
 def test_rms_norm_divides_by_the_root_mean_square(kernels, shape, weighted):
