@@ -5,6 +5,7 @@ Importing this module fails with ImportError where the extension was not built.
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,10 @@ from numpy.typing import NDArray
 
 from uringinfer.kernels.formats import Weight, weight_format
 from uringinfer.kernels.weight_format import Floats
+
+# libgomp reads this once, when it is loaded. Its default, spinning between products, loses three quarters of
+# the speed as soon as a neighbour wants a processor; measurements in docs/lessons.md.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 from uringinfer.kernels._kernels import ffi, lib  # isort: skip
 
