@@ -1,0 +1,196 @@
+"""Measures the products against the rate at which this machine reads memory, in one run.
+
+    python scripts/bench_kernels.py [--formats bf16,mxfp4] [--tokens 1,16] [--json FILE]
+
+A weight is larger than the caches and lies in huge pages, as in a run. A rate is packed bytes over the
+shortest of several times; `share` is that rate over the rate at which a plain loop reads the same bytes on as
+many threads, timed in turns with the product, so that both meet the same neighbours. The last line compares
+one step of the delta rule with reading and writing its state. Numpy is measured with BLAS as it finds itself:
+unset OPENBLAS_CORETYPE and OPENBLAS_L2_SIZE.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import mmap
+import os
+import platform
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from uringinfer.kernels import Kernels
+from uringinfer.kernels.cpus import usable_cpus
+from uringinfer.kernels.formats import FORMATS, Weight, weight_format
+from uringinfer.kernels.native_kernels import NativeKernels, read_memory
+from uringinfer.kernels.numpy_kernels import NumpyKernels
+
+COLS = 4096
+HUGE_PAGE = 2 << 20
+DELTA_SHAPE = (96, 128, 128)
+
+
+def huge_array(nbytes: int) -> np.ndarray:
+    """uint8 [nbytes] at a multiple of 2 MiB, on huge pages where the kernel gives them."""
+    memory = mmap.mmap(-1, nbytes + HUGE_PAGE)
+    memory.madvise(mmap.MADV_HUGEPAGE)
+    array = np.frombuffer(memory, np.uint8)
+    start = -array.ctypes.data % HUGE_PAGE
+    return array[start : start + nbytes]
+
+
+def large_weight(name: str, nbytes: int) -> Weight:
+    """About `nbytes` of Gaussian weights: one band of rows, encoded once and repeated."""
+    form, band = weight_format(name), 256
+    values = 0.02 * np.random.default_rng(0).standard_normal((band, COLS), np.float32)
+    bands = max(1, nbytes // form.nbytes(band, COLS))
+    data = huge_array(form.nbytes(bands * band, COLS))
+    parts = form.split(form.encode(values), band, COLS)
+    for whole, part in zip(form.split(data, bands * band, COLS), parts, strict=True):
+        whole.reshape(bands, -1)[:] = part
+    return Weight(name, bands * band, COLS, data)
+
+
+def shortest(functions: Sequence[Callable[[], object]], repeats: int) -> list[float]:
+    """Seconds of the fastest of `repeats` calls of each function, called in turns, the first not counted."""
+    best = [float("inf")] * len(functions)
+    for turn in range(repeats + 1):
+        for number, function in enumerate(functions):
+            start = time.perf_counter()
+            function()
+            if turn > 0:
+                best[number] = min(best[number], time.perf_counter() - start)
+    return best
+
+
+def measure_products(
+    kernels: Kernels, weight: Weight, tokens: list[int], repeats: int
+) -> list[dict[str, object]]:
+    """One row of results for each number of tokens."""
+    rows: list[dict[str, object]] = []
+    for count in tokens:
+        x = np.random.default_rng(count).standard_normal((count, COLS), np.float32)
+        out = np.empty((count, weight.rows), np.float32)
+        seconds, read_seconds = shortest(
+            [
+                lambda x=x, out=out: kernels.matmul(weight, x, out),
+                lambda: read_memory(weight.data, kernels.threads),
+            ],
+            repeats if count < 64 else 2,
+        )
+        rate, read_rate = weight.data.nbytes / seconds, weight.data.nbytes / read_seconds
+        rows.append(
+            {
+                "format": weight.format,
+                "kernels": kernels.name,
+                "simd": kernels.simd,
+                "threads": kernels.threads,
+                "tokens": count,
+                "gb_per_s": rate / 1e9,
+                "read_gb_per_s": read_rate / 1e9,
+                "share": rate / read_rate,
+                "giga_products_per_s": weight.rows * COLS * count / seconds / 1e9,
+                "token_rate": count / seconds,
+            }
+        )
+        rows[-1]["speedup"] = rows[-1]["token_rate"] / rows[0]["token_rate"]  # type: ignore[operator]
+    return rows
+
+
+def measure_format(
+    name: str, options: argparse.Namespace, threads: list[int], tokens: list[int]
+) -> list[dict[str, object]]:
+    """Native kernels on each number of threads, then numpy."""
+    weight = large_weight(name, options.megabytes << 20)
+    rows = []
+    for count in threads:
+        rows += measure_products(NativeKernels(count, options.simd), weight, tokens, options.repeats)
+    if not options.native_only:
+        rows += measure_products(NumpyKernels(threads[-1]), weight, tokens, min(options.repeats, 3))
+    return rows
+
+
+def measure_delta(threads: int, repeats: int) -> dict[str, float]:
+    """Seconds of a step over sixteen states (more than the caches hold), and of reading and writing them."""
+    heads, keys, values = DELTA_SHAPE
+    rng = np.random.default_rng(0)
+    states = huge_array(16 * 4 * heads * keys * values).view(np.float32).reshape(16, *DELTA_SHAPE)
+    states[:] = 0.1
+    q, k, v = (rng.standard_normal((1, heads, size), np.float32) / 16 for size in (keys, keys, values))
+    beta, decay = rng.random((1, heads), np.float32), rng.random((1, heads, keys), np.float32)
+    kernels = NativeKernels(threads)
+    parts = np.array_split(states.reshape(-1), threads)
+
+    def step() -> None:
+        for state in states:
+            kernels.delta_rule(q, k, v, beta, decay, state)
+
+    with ThreadPoolExecutor(threads) as pool:
+
+        def touch() -> None:
+            list(pool.map(lambda part: np.multiply(part, np.float32(1), out=part), parts))
+
+        step_seconds, touch_seconds = shortest([step, touch], repeats)
+    return {"step_seconds": step_seconds / 16, "touch_seconds": touch_seconds / 16}
+
+
+def conditions() -> dict[str, object]:
+    """What a reader must know to compare."""
+    models = [
+        line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")
+    ]
+    return {
+        "processor": models[0].split(":")[1].strip() if models else platform.machine(),
+        "cpus": usable_cpus(),
+        "load_average": os.getloadavg()[0],
+        "wait_policy": os.environ.get("OMP_WAIT_POLICY", "libgomp's default"),
+        "numpy": np.__version__,
+        "openblas": {name: value for name, value in os.environ.items() if name.startswith("OPENBLAS")},
+    }
+
+
+def print_markdown(result: dict[str, object], rows: list[dict[str, object]], delta: dict[str, float]) -> None:
+    print(", ".join(f"{key} {value}" for key, value in result.items()), end="\n\n")
+    print("| format | kernels | threads | tokens | GB/s packed | read GB/s | share | x T=1 | G products/s |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for row in rows:
+        print(
+            f"| {row['format']} | {row['simd']} | {row['threads']} | {row['tokens']} | {row['gb_per_s']:.1f}"
+            f" | {row['read_gb_per_s']:.1f} | {row['share']:.2f} | {row['speedup']:.1f}"
+            f" | {row['giga_products_per_s']:.0f} |"
+        )
+    step, touch = delta["step_seconds"], delta["touch_seconds"]
+    print(f"\nDelta rule, {DELTA_SHAPE}, one token: {step * 1e3:.2f} ms; reading and writing its state once:")
+    print(f"{touch * 1e3:.2f} ms; ratio {step / touch:.2f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--formats", default=",".join(FORMATS), help="comma-separated; default all")
+    parser.add_argument("--tokens", default="1,4,16,64", help="comma-separated numbers of tokens")
+    parser.add_argument("--megabytes", type=int, default=256, help="size of a weight")
+    parser.add_argument("--repeats", type=int, default=9, help="times that each product is timed")
+    parser.add_argument("--simd", help="avx512, avx2 or portable; default the best of this machine")
+    parser.add_argument("--native-only", action="store_true", help="leave numpy out")
+    parser.add_argument("--json", type=Path, help="also write the results to this file")
+    options = parser.parse_args()
+    tokens = [int(text) for text in options.tokens.split(",")]
+    threads = sorted({1, usable_cpus()})
+    where = conditions()
+    rows = [
+        row for name in options.formats.split(",") for row in measure_format(name, options, threads, tokens)
+    ]
+    delta = measure_delta(threads[-1], options.repeats)
+    print_markdown(where, rows, delta)
+    if options.json:
+        options.json.write_text(
+            json.dumps({"conditions": where, "products": rows, "delta_rule": delta}, indent=1)
+        )
+
+
+if __name__ == "__main__":
+    main()
