@@ -23,6 +23,7 @@ COMMANDS = {
     "generate": "uringinfer.cli.generate",
     "info": "uringinfer.cli.info",
     "pack": "uringinfer.cli.pack",
+    "perplexity": "uringinfer.cli.perplexity",
     "plan": "uringinfer.cli.plan",
     "simulate": "uringinfer.cli.simulate",
     "tokenize": "uringinfer.cli.tokenize",

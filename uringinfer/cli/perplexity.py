@@ -1,0 +1,156 @@
+"""`uringinfer perplexity`: how well a model predicts a text, and what a smaller format of it costs."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+
+from uringinfer import api
+from uringinfer.cli.inputs import read_text
+from uringinfer.cli.interrupts import first_interrupt
+from uringinfer.cli.progress import Report, progress
+from uringinfer.errors import Interrupted, UsageError
+from uringinfer.perplexity import SHORTEST_WINDOW, Comparison, PerplexityResult, measure_perplexity
+from uringinfer.planning.machine import Machine
+from uringinfer.storage.reader import ReaderKind
+from uringinfer.units import parse_size
+
+SCHEMA_VERSION = 1
+_DEFAULT_SHARE = 0.75
+"""Of what the machine grants, for both models of a comparison together where no budget is given."""
+
+
+@click.command()
+@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "-c",
+    "--context",
+    type=click.IntRange(SHORTEST_WINDOW),
+    default=512,
+    show_default=True,
+    help="Tokens of a window.",
+)
+@click.option("--windows", type=click.IntRange(1), help="Score only so many windows.  [default: all]")
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path),
+    metavar="OTHER",
+    help="Compare with this container of the same model, as the reference.",
+)
+@click.option(
+    "--chunk", type=click.IntRange(1), default=256, show_default=True, help="Tokens fed in one pass."
+)
+@click.option(
+    "-t", "--threads", type=click.IntRange(1), help="Threads that compute.  [default: all processors]"
+)
+@click.option(
+    "--budget",
+    type=parse_size,
+    metavar="SIZE",
+    help="Memory of the whole process, such as 8G.  [default: what the machine grants]",
+)
+@click.option(
+    "--io", type=click.Choice(get_args(ReaderKind)), default="auto", show_default=True, help="How to read."
+)
+@click.option("--quiet", is_flag=True, help="No progress bar.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(model: Path, file: Path, **options: Any) -> None:
+    """Score the text in FILE (- is stdin) with MODEL: its perplexity, with the standard error.
+
+    The text is cut into windows of -c tokens; the second half of each is scored, the first is its context.
+    --against prints how far MODEL's predictions are from OTHER's: Kullback-Leibler divergence and how often
+    both have the same likeliest token.
+
+    \b
+    Examples:
+      uringinfer perplexity model.uring text.txt
+      uringinfer perplexity model.uring text.txt --windows 20 --budget 2G
+      uringinfer perplexity model-q4.uring text.txt --against model.uring
+    """
+    text = read_text(None, file, None, what="the text") or ""
+    began = time.perf_counter()
+    result, interrupted = _measure(model, text, options)
+    seconds = time.perf_counter() - began
+    if result is not None:
+        if options["as_json"]:
+            report = {"schema_version": SCHEMA_VERSION, "model": str(model), **result.to_json()}
+            report["against"] = None if options["against"] is None else str(options["against"])
+            click.echo(json.dumps({**report, "seconds": seconds, "interrupted": interrupted}))
+        else:
+            _show(result, options["against"])
+    if interrupted:
+        click.echo("uringinfer: interrupted", err=True)
+        sys.exit(Interrupted.exit_code)
+
+
+def _measure(path: Path, text: str, options: dict[str, Any]) -> tuple[PerplexityResult | None, bool]:
+    """The result, as far as it came, and whether it was interrupted."""
+    result: PerplexityResult | None = None
+    with ExitStack() as stack:
+        report = stack.enter_context(progress(unit_is_bytes=False, wanted=not options["quiet"]))
+        budget = options["budget"]
+        reference = None
+        if options["against"] is not None:
+            # the second model's plan counts the first one's memory as in use already
+            budget = budget or int(Machine.read().usable_bytes * _DEFAULT_SHARE)
+            reference, _ = _load(options["against"], budget // 2, options, report)
+            stack.enter_context(reference)
+        engine, opened = _load(path, budget, options, report)
+        stack.enter_context(engine)
+        tokenizer = opened.prompter.tokenizer
+        if tokenizer is None:
+            raise UsageError(f"{path} has no tokenizer", hint="put tokenizer.json beside its manifest.json")
+        for line in (engine.setup.to_text(), *(f"note: {note}" for note in engine.notes)):
+            click.echo(line, err=True)
+        stack.enter_context(first_interrupt(engine.interrupt))
+        results = measure_perplexity(
+            engine,
+            tokenizer.encode(text, add_bos=False),
+            context=options["context"],
+            bos_id=tokenizer.bos_id if tokenizer.adds_bos else None,
+            max_windows=options["windows"],
+            reference=reference,
+        )
+        try:
+            for result in results:
+                if report is not None:
+                    report(f"perplexity {result.perplexity:.3f}", result.windows, result.windows_in_all)
+        except Interrupted:
+            return result, True
+    return result, False
+
+
+def _load(
+    path: Path, budget: int | None, options: dict[str, Any], report: Report | None
+) -> tuple[api.Engine, api.OpenModel]:
+    opened = api.open_model(path, threads=options["threads"], progress=report)
+    load_options = api.LoadOptions(
+        budget=budget,
+        context=options["context"],
+        chunk=min(options["chunk"], options["context"]),
+        io=options["io"],
+        all_logits=True,
+    )
+    return opened.load(load_options, report), opened
+
+
+def _show(result: PerplexityResult, against: Path | None) -> None:
+    windows = f"{result.windows} of {result.windows_in_all} windows"
+    scored = f"{windows} of {result.context} tokens, {len(result.losses)} tokens scored"
+    click.echo(f"perplexity {result.perplexity:.3f} ± {result.error:.3f} ({scored})")
+    if result.comparison is not None:
+        _show_comparison(result.comparison, against)
+
+
+def _show_comparison(comparison: Comparison, against: Path | None) -> None:
+    click.echo(f"reference  {comparison.reference_perplexity:.3f} ({against})")
+    divergence, error = comparison.mean_divergence, comparison.divergence_error
+    click.echo(f"divergence {divergence:.6f} ± {error:.6f} nats a token, from the reference")
+    click.echo(f"same top-1 {comparison.agreement:.2%} of the tokens")

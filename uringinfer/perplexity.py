@@ -1,0 +1,207 @@
+"""How well a model predicts a text, and how far one container of it is from another.
+
+The text's tokens are cut into windows. Each is fed to a fresh session; its first half is only context, and
+what the model predicts at every position of its second half is scored: the negative log-likelihood of the
+token that follows. Perplexity is e to the mean of these. llama.cpp scores the same tokens, 255 of a window
+of 512.
+
+With a reference (the same model in another format, say) both get the same windows, and the distributions that
+they give for each scored token are compared: Kullback-Leibler divergence from the reference, in nats, and how
+often both would choose the same token.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from uringinfer.engine.engine import Engine
+from uringinfer.errors import UsageError
+from uringinfer.models.base import Floats
+
+Doubles = NDArray[np.float64]
+SHORTEST_WINDOW = 3
+"""One token of context, one to predict from, and one to predict."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two models on the same scored tokens: float64 [n] divergences in nats, and how many choices agree."""
+
+    divergences: Doubles
+    agreements: int
+    reference_losses: Doubles
+
+    @property
+    def mean_divergence(self) -> float:
+        return float(self.divergences.mean())
+
+    @property
+    def divergence_error(self) -> float:
+        """Standard error of `mean_divergence`."""
+        return _standard_error(self.divergences)
+
+    @property
+    def agreement(self) -> float:
+        """Share of the tokens for which both have the same likeliest token, 0 to 1."""
+        return self.agreements / len(self.divergences)
+
+    @property
+    def reference_perplexity(self) -> float:
+        return math.exp(float(self.reference_losses.mean()))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "reference_perplexity": self.reference_perplexity,
+            "kl_divergence": self.mean_divergence,
+            "kl_divergence_error": self.divergence_error,
+            "top_1_agreement": self.agreement,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PerplexityResult:
+    """What was measured over the first `windows` windows: `losses` float64 [n] in nats, one a token."""
+
+    windows: int
+    windows_in_all: int
+    context: int
+    losses: Doubles
+    comparison: Comparison | None = None
+
+    @property
+    def perplexity(self) -> float:
+        return math.exp(float(self.losses.mean()))
+
+    @property
+    def error(self) -> float:
+        """Standard error of `perplexity`, from the losses' own spread as if they were independent."""
+        return self.perplexity * _standard_error(self.losses)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "perplexity": self.perplexity,
+            "error": self.error,
+            "windows": self.windows,
+            "windows_in_all": self.windows_in_all,
+            "context": self.context,
+            "tokens_scored": len(self.losses),
+            "comparison": None if self.comparison is None else self.comparison.to_json(),
+        }
+
+
+def measure_perplexity(
+    engine: Engine,
+    ids: Sequence[int],
+    *,
+    context: int,
+    bos_id: int | None = None,
+    max_windows: int | None = None,
+    reference: Engine | None = None,
+) -> Iterator[PerplexityResult]:
+    """Scores `ids` in windows of `context` tokens; yields the result so far after each window.
+
+    Tokens behind the last whole window are left out. `bos_id` takes the place of each window's first token,
+    for models whose texts begin with one. `max_windows` None scores all. Both engines must have been loaded
+    for this context. Raises UsageError for a text shorter than one window and for a reference with another
+    vocabulary; Interrupted if an engine was asked to stop.
+    """
+    if context < SHORTEST_WINDOW:
+        raise UsageError(
+            f"in a window of {context} tokens nothing is scored", hint=f"give at least {SHORTEST_WINDOW}"
+        )
+    count = len(ids) // context
+    if not count:
+        raise UsageError(
+            f"the text has {len(ids)} tokens, less than one window of {context}",
+            hint="give a longer text or a smaller -c",
+        )
+    if reference is not None and reference.model.vocab_size != engine.model.vocab_size:
+        raise UsageError(
+            f"the models have {engine.model.vocab_size} and {reference.model.vocab_size} tokens",
+            hint="compare two containers of the same model",
+        )
+    count = min(count, max_windows) if max_windows else count
+    losses: list[Doubles] = []
+    divergences: list[Doubles] = []
+    reference_losses: list[Doubles] = []
+    agreements = 0
+    for number in range(count):
+        window = list(ids[number * context : (number + 1) * context])
+        if bos_id is not None:
+            window[0] = bos_id
+        if reference is None:
+            losses.append(_losses(engine, window))
+        else:
+            compared = _compare(engine, reference, window)
+            losses.append(compared[0])
+            reference_losses.append(compared[1])
+            divergences.append(compared[2])
+            agreements += compared[3]
+        comparison = None
+        if reference is not None:
+            comparison = Comparison(np.concatenate(divergences), agreements, np.concatenate(reference_losses))
+        yield PerplexityResult(number + 1, count, context, np.concatenate(losses), comparison)
+
+
+def log_probabilities(logits: Floats) -> Doubles:
+    """log softmax of logits [vocab], in float64."""
+    shifted = logits.astype(np.float64) - float(logits.max())
+    shifted -= math.log(float(np.exp(shifted).sum()))
+    return shifted
+
+
+def divergence(reference: Doubles, model: Doubles) -> float:
+    """Kullback-Leibler divergence of `model` from `reference`, both log-probabilities [vocab], in nats."""
+    possible = reference > -np.inf
+    reference, model = reference[possible], model[possible]
+    return float(np.sum(np.exp(reference) * (reference - model)))
+
+
+def _losses(engine: Engine, window: Sequence[int]) -> Doubles:
+    scored = zip(_predictions(engine, window), _scored(window), strict=True)
+    return np.array([-log_probabilities(logits)[token] for logits, token in scored])
+
+
+def _compare(
+    engine: Engine, reference: Engine, window: Sequence[int]
+) -> tuple[Doubles, Doubles, Doubles, int]:
+    """Losses of both, divergences, and the number of equal choices. The two take turns by chunks, so that
+    only one chunk's logits of each are in memory."""
+    losses, reference_losses, divergences, agreements = [], [], [], 0
+    rows = zip(
+        _predictions(engine, window),
+        _predictions(reference, window),
+        _scored(window),
+        strict=True,
+    )
+    for logits, reference_logits, token in rows:
+        ours, theirs = log_probabilities(logits), log_probabilities(reference_logits)
+        losses.append(-ours[token])
+        reference_losses.append(-theirs[token])
+        divergences.append(divergence(theirs, ours))
+        agreements += int(logits.argmax() == reference_logits.argmax())
+    return np.array(losses), np.array(reference_losses), np.array(divergences), agreements
+
+
+def _predictions(engine: Engine, window: Sequence[int]) -> Iterator[Floats]:
+    """Logits [vocab] for each token of `_scored`, from what stands before it."""
+    half = len(window) // 2
+    session = engine.session(len(window))
+    session.feed(window[:half])
+    for logits in session.passes(window[half:-1], all_logits=True):
+        yield from logits
+
+
+def _scored(window: Sequence[int]) -> Sequence[int]:
+    """The tokens that the positions of the second half predict."""
+    return window[len(window) // 2 + 1 :]
+
+
+def _standard_error(values: Doubles) -> float:
+    return float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.nan
