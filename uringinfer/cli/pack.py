@@ -11,6 +11,7 @@ from uringinfer.cli.progress import progress
 from uringinfer.container.manifest import Manifest
 from uringinfer.packing import PackReport, pack
 from uringinfer.packing.layout import SegmentSize
+from uringinfer.packing.reclaim import check_asked
 from uringinfer.packing.staging import partial_path
 from uringinfer.units import format_rate, format_size, parse_size
 
@@ -19,6 +20,13 @@ def _segment_size(text: str) -> SegmentSize:
     if text == "layer":
         return "layer"
     return "auto" if text == "auto" else parse_size(text)
+
+
+def _layer_range(text: str) -> tuple[int, int]:
+    first, dash, last = text.partition("-")
+    if not first.isdecimal() or (dash and not last.isdecimal()):
+        raise click.BadParameter(f"'{text}' is no range of layers such as 0-9")
+    return int(first), int(last or first)
 
 
 @click.command()
@@ -32,6 +40,17 @@ def _segment_size(text: str) -> SegmentSize:
     help="Most bytes that are read at once; auto is 64M, or a 64th of a smaller model. 'layer' reads whole"
     " layers.",
 )
+@click.option(
+    "--layers",
+    type=_layer_range,
+    metavar="A-B",
+    help="Write the part of these layers only, counted from 0; a pack without it finishes.",
+)
+@click.option(
+    "--reclaim",
+    count=True,
+    help="Delete the checkpoint's weight files once the container is verified; must be given twice.",
+)
 @click.option("--jobs", type=click.IntRange(1), help="Threads that read and write. [default: at least 4]")
 @click.option("--force", is_flag=True, help="Replace OUT, once the new container is whole.")
 @click.option("--dry-run", is_flag=True, help="Check everything and show the layout; write nothing.")
@@ -41,6 +60,8 @@ def command(
     checkpoint: Path,
     out: Path,
     segment: str,
+    layers: tuple[int, int] | None,
+    reclaim: int,
     jobs: int | None,
     force: bool,
     dry_run: bool,
@@ -57,7 +78,9 @@ def command(
       uringinfer pack Llama-3.2-1B llama.uring
       uringinfer pack SmolLM2.gguf smol.uring --segment 8M
       uringinfer pack Llama-3.2-1B llama.uring --dry-run
+      uringinfer pack Kimi-K3 k3.uring --layers 0-30
     """
+    reclaims = check_asked(reclaim)
     try:
         with progress(wanted=not quiet) as report:
             result = pack(
@@ -67,6 +90,8 @@ def command(
                 jobs=jobs,
                 force=force,
                 dry_run=dry_run,
+                layers=layers,
+                reclaim_checkpoint=reclaims,
                 progress=None if report is None else lambda done, total: report("packing", done, total),
             )
     except KeyboardInterrupt:
@@ -119,6 +144,12 @@ def _show(result: PackReport) -> None:
     if result.dry_run:
         click.echo(f"would pack {what} into {result.path}")
         return
+    if not result.complete:
+        done = format_size(result.written_bytes + result.resumed_bytes)
+        click.echo(f"{done} of {what} are in {partial_path(Path(result.path))}: pack again for the rest")
+        return
+    if result.reclaimed_bytes:
+        click.echo(f"deleted the checkpoint's weights: {format_size(result.reclaimed_bytes)} given back")
     rate = format_rate(result.nbytes / max(result.seconds, 1e-9))
     kept = f", {format_size(result.resumed_bytes)} kept of an earlier run" if result.resumed_bytes else ""
     click.echo(f"packed {what} into {result.path}: {result.seconds:.1f} s, {rate}{kept}")

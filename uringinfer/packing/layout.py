@@ -20,7 +20,7 @@ from uringinfer.models.base import Model, TensorGroup, TensorSpec
 from uringinfer.packing.banks import PlannedBank, missing_expert_tensors, plan_bank
 from uringinfer.packing.matrices import Matrix, Place, find_matrix, shape_error
 from uringinfer.packing.runs import Run
-from uringinfer.packing.segments import Cut, Item, auto_segment_bytes, cut_group, round_up
+from uringinfer.packing.segments import MAX_AUTO_BYTES, Cut, Item, auto_segment_bytes, cut_group, round_up
 from uringinfer.packing.source import TensorSource
 
 TRUNK_NAME = "trunk.bin"
@@ -121,8 +121,11 @@ def _lay_trunk(
     end = 0
     for group, found in groups:
         number = 0
+        # 'layer' is meant for layers: a head as one segment would be the largest slot of the ring.
+        is_layer = group.name.startswith("layers.")
+        bound = MAX_AUTO_BYTES if segment_bytes is None and not is_layer else segment_bytes
         for streamed, tensors in _by_streaming(found):
-            for cuts in cut_group([tensor.item for tensor in tensors], segment_bytes):
+            for cuts in cut_group([tensor.item for tensor in tensors], bound):
                 nbytes = round_up(cuts[-1].offset + cuts[-1].nbytes, ALIGNMENT)
                 parts = tuple(_part(tensors[cut.index], cut) for cut in cuts)
                 name = f"{group.name}/{number}"

@@ -24,11 +24,13 @@ from uringinfer.errors import IntegrityError
 from uringinfer.models import model_from_config
 from uringinfer.models.base import Model
 from uringinfer.packing.layout import Block, Layout, SegmentSize, make_layout
+from uringinfer.packing.parts import LayerRange, blocks_of_layers
+from uringinfer.packing.reclaim import reclaim
 from uringinfer.packing.runs import Run
 from uringinfer.packing.segments import round_up
 from uringinfer.packing.source import TensorSource
 from uringinfer.packing.sources import open_source
-from uringinfer.packing.staging import Staging, check_replaceable, check_space, partial_path
+from uringinfer.packing.staging import Staging, check_replaceable, lacking_space, partial_path
 from uringinfer.packing.windows import Bytes, aligned_buffer, read_range
 from uringinfer.packing.writer import BUFFER_BYTES, BlockStream
 from uringinfer.storage.direct import StorageFile, open_file
@@ -48,12 +50,15 @@ class PackReport:
     nbytes: int
     written_bytes: int
     resumed_bytes: int
+    reclaimed_bytes: int
     segments: int
     segment_bytes: int | None
     """The largest size a segment may have; None means one segment for each layer."""
     banks: int
     seconds: float
     dry_run: bool
+    complete: bool
+    """Whether there is a container now: not after a dry run, nor after some layers alone."""
     notes: tuple[str, ...]
     manifest: Manifest
 
@@ -71,6 +76,8 @@ def pack(
     jobs: int | None = None,
     force: bool = False,
     dry_run: bool = False,
+    layers: LayerRange | None = None,
+    reclaim_checkpoint: bool = False,
     progress: Progress | None = None,
     make_model: Callable[[Mapping[str, Any]], Model] = model_from_config,
 ) -> PackReport:
@@ -78,7 +85,10 @@ def pack(
 
     `segment` bounds a segment's bytes, or makes one of each layer. `jobs` threads read and write; `force`
     replaces an existing container once the new one is whole; `dry_run` checks and lays out, and writes
-    nothing. Interrupted at any point, the same call continues and gives the same bytes.
+    nothing, and says in its notes if the space is not there. Interrupted at any point, the same call
+    continues and gives the same bytes. With `layers` only their part is written, for a later call to continue
+    and one without `layers` to finish. `reclaim_checkpoint` deletes the checkpoint's weight files once the
+    container is whole and every checksum in it has been read back.
 
     Raises UsageError, IntegrityError and UnsupportedModelError for a checkpoint or output that will not do,
     before anything is written; EnvironmentError_ if space runs out or the drive refuses.
@@ -93,19 +103,23 @@ def pack(
         layout = replace(layout, manifest=replace(layout.manifest, files=files))
         if dry_run:
             check_replaceable(out, force=force)
-            check_space(partial_path(out), layout.nbytes)
-            return _report(out, layout, layout.manifest, start, 0, 0, source, dry_run=True)
-        job = _Job(source, layout, out, force=force)
+            lacking = lacking_space(partial_path(out), layout.nbytes)
+            return _report(out, layout, start, source, notes=[lacking] if lacking else [])
+        wanted = None if layers is None else blocks_of_layers(layout, layers)
+        job = _Job(source, layout, out, wanted, force=force)
         try:
             checksums = job.run(jobs or max(4, os.cpu_count() or 1), progress)
+            job.check_source_unchanged()
+            if wanted is not None:
+                return _report(out, layout, start, source, job)
             manifest = _with_checksums(layout, checksums)
             for name, data in auxiliary.items():
                 job.staging.add(name, data)
-            job.check_source_unchanged()
             job.staging.commit(manifest.to_json())
         finally:
             job.close()
-        return _report(out, layout, manifest, start, job.written_bytes, job.resumed_bytes, source)
+        freed = reclaim(source.path, source.identity["files"], out) if reclaim_checkpoint else 0
+        return _report(out, replace(layout, manifest=manifest), start, source, job, freed, complete=True)
     finally:
         source.close()
 
@@ -113,27 +127,29 @@ def pack(
 def _report(
     out: Path,
     layout: Layout,
-    manifest: Manifest,
     start: float,
-    written: int,
-    resumed: int,
     source: TensorSource,
+    job: _Job | None = None,
+    reclaimed: int = 0,
     *,
-    dry_run: bool = False,
+    complete: bool = False,
+    notes: Sequence[str] = (),
 ) -> PackReport:
     return PackReport(
         path=str(out),
-        family=manifest.family,
+        family=layout.manifest.family,
         nbytes=layout.nbytes,
-        written_bytes=written,
-        resumed_bytes=resumed,
-        segments=len(manifest.segments),
+        written_bytes=job.written_bytes if job else 0,
+        resumed_bytes=job.resumed_bytes if job else 0,
+        reclaimed_bytes=reclaimed,
+        segments=len(layout.manifest.segments),
         segment_bytes=layout.segment_bytes,
-        banks=len(manifest.banks),
+        banks=len(layout.manifest.banks),
         seconds=time.monotonic() - start,
-        dry_run=dry_run,
-        notes=tuple(source.notes),
-        manifest=manifest,
+        dry_run=job is None,
+        complete=complete,
+        notes=(*source.notes, *notes),
+        manifest=layout.manifest,
     )
 
 
@@ -154,9 +170,12 @@ def _smallest_read(run: Run) -> int:
 
 
 class _Job:
-    """One run of `pack`: the staging directory and the threads that fill it."""
+    """One run of `pack`: the staging directory and the threads that fill it with the `wanted` blocks (all if
+    None)."""
 
-    def __init__(self, source: TensorSource, layout: Layout, out: Path, *, force: bool) -> None:
+    def __init__(
+        self, source: TensorSource, layout: Layout, out: Path, wanted: Sequence[int] | None, *, force: bool
+    ) -> None:
         self.written_bytes = 0
         self.resumed_bytes = 0
         self._source = source
@@ -169,12 +188,15 @@ class _Job:
         self.staging = Staging(out, key, sizes, force=force)
         self._readable: dict[str, StorageFile] = {}
         self._checksums = [0] * len(layout.blocks)
-        self._next = itertools.count()
+        self._wanted = range(len(layout.blocks)) if wanted is None else wanted
+        self._total = sum(layout.blocks[index].nbytes for index in self._wanted)
+        self._next = iter(self._wanted)
         self._stop = threading.Event()
         self._lock = threading.Lock()
 
     def run(self, jobs: int, progress: Progress | None) -> list[int]:
-        """Writes what is not written yet; the CRC32 of every block. The first error of a worker is raised."""
+        """Writes what is wanted and not written yet; the CRC32 of every such block. The first error of a
+        worker is raised."""
         if self.staging.journal.finished:
             self._readable = {name: open_file(file.path) for name, file in self.staging.files.items()}
         with ThreadPoolExecutor(jobs, thread_name_prefix="pack") as pool:
@@ -186,7 +208,7 @@ class _Job:
                     for worker in done:
                         worker.result()
                     if progress is not None:
-                        progress(self.written_bytes + self.resumed_bytes, self._layout.nbytes)
+                        progress(self.written_bytes + self.resumed_bytes, self._total)
             finally:
                 self._stop.set()
         return self._checksums
@@ -194,8 +216,10 @@ class _Job:
     def _work(self) -> None:
         """Takes blocks until there are none."""
         buffer = aligned_buffer(BUFFER_BYTES)
-        for index in self._next:
-            if index >= len(self._layout.blocks) or self._stop.is_set():
+        while not self._stop.is_set():
+            with self._lock:
+                index = next(self._next, None)
+            if index is None:
                 return
             block = self._layout.blocks[index]
             known = self.staging.journal.finished.get(index)

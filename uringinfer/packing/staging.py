@@ -108,20 +108,27 @@ def check_replaceable(out: Path, *, force: bool) -> None:
         raise UsageError(f"{out} exists", hint="use --force to replace it")
 
 
-def check_space(path: Path, needed: int) -> None:
-    """Raises EnvironmentError_ with both numbers unless `needed` bytes, less what files in `path` already
-    take, are free in its file system."""
+def lacking_space(path: Path, needed: int) -> str | None:
+    """Both numbers in words if `needed` bytes, less what files in `path` already take, are not free in its
+    file system; None if they are."""
     present = sum(file.stat().st_blocks * 512 for file in path.iterdir()) if path.is_dir() else 0
     missing = needed - present
     existing = next(parent for parent in (path, *path.absolute().parents) if parent.is_dir())
     status = os.statvfs(existing)
     free = status.f_bavail * status.f_frsize
-    if missing > free:
-        raise EnvironmentError_(
-            f"{existing}: {format_size(missing)} ({missing} bytes) needed,"
-            f" {format_size(free)} ({free} bytes) free",
-            hint="free some space, or choose another output",
-        )
+    if missing <= free:
+        return None
+    return (
+        f"{existing}: {format_size(missing)} ({missing} bytes) needed,"
+        f" {format_size(free)} ({free} bytes) free"
+    )
+
+
+def check_space(path: Path, needed: int) -> None:
+    """Raises EnvironmentError_ with both numbers if the space is lacking."""
+    lacking = lacking_space(path, needed)
+    if lacking is not None:
+        raise EnvironmentError_(lacking, hint="free some space, or choose another output")
 
 
 def _check_ours(path: Path) -> None:
