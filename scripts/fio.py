@@ -38,34 +38,40 @@ def run_fio(
     engine: str = "io_uring",
     registered: bool = True,
     huge: bool = False,
+    write: bool = False,
 ) -> FioResult:
-    """Reads `nbytes` bytes of `path` (absolute, or /proc/PID/fd/FD) once.
+    """Reads `nbytes` bytes of `path` (absolute, or /proc/PID/fd/FD) once, or writes them to it.
 
     fio has no option for transparent huge pages; `huge` makes the C library's malloc ask for them."""
+    kind = "write" if write else "read"
     arguments = {
-        "name": "read",
+        "name": kind,
         "filename": path,
-        "rw": "randread" if random else "read",
+        "rw": ("rand" if random else "") + kind,
         "bs": block_bytes,
         "iodepth": queue_depth,
         "ioengine": engine,
         "direct": int(direct),
         "size": nbytes,
         "io_size": nbytes,
-        "allow_file_create": 0,
+        "allow_file_create": int(write),
         "output-format": "json",
     }
     if engine == "io_uring":
         arguments |= {"fixedbufs": int(registered), "registerfiles": int(registered)}
-    command = ["fio", "--readonly", *(f"--{name}={value}" for name, value in arguments.items())]
+    command = [
+        "fio",
+        *([] if write else ["--readonly"]),
+        *(f"--{name}={value}" for name, value in arguments.items()),
+    ]
     environment = os.environ | {"GLIBC_TUNABLES": f"glibc.malloc.hugetlb={int(huge)}"}
     output = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
     job = json.loads(output[output.index("{") :])["jobs"][0]
-    read = job["read"]
-    gigabytes = read["io_bytes"] / 1e9
+    moved = job[kind]
+    gigabytes = moved["io_bytes"] / 1e9
     # fio gives CPU as per cent of the job's run time, in milliseconds
     return FioResult(
-        gb_per_s=read["bw_bytes"] / 1e9,
+        gb_per_s=moved["bw_bytes"] / 1e9,
         user_ms_per_gb=job["usr_cpu"] / 100 * job["job_runtime"] / gigabytes,
         system_ms_per_gb=job["sys_cpu"] / 100 * job["job_runtime"] / gigabytes,
     )

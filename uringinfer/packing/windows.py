@@ -6,7 +6,6 @@ reads the aligned windows around a range into a buffer of its thread and copies 
 
 from __future__ import annotations
 
-import mmap
 import os
 import threading
 
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uringinfer.errors import IntegrityError
+from uringinfer.storage.arena import HUGE_PAGE, Arena
 from uringinfer.storage.direct import StorageFile
 
 Bytes = NDArray[np.uint8]
@@ -24,11 +24,10 @@ WINDOW_BYTES = 4 << 20
 _local = threading.local()
 
 
-def aligned_buffer(nbytes: int, alignment: int = mmap.PAGESIZE) -> Bytes:
-    """uint8 [nbytes] of anonymous memory whose address is a multiple of `alignment`."""
-    memory = np.frombuffer(mmap.mmap(-1, nbytes + alignment), np.uint8)
-    start = -memory.ctypes.data % alignment
-    return memory[start : start + nbytes]
+def aligned_buffer(nbytes: int) -> Bytes:
+    """uint8 [nbytes] of huge pages where the kernel gives them: a direct transfer to or from such memory has
+    few parts, and reaches the drive's rate. Its address is a multiple of any file's alignment."""
+    return Arena(nbytes).carve(nbytes, alignment=HUGE_PAGE)
 
 
 def read_range(file: StorageFile, offset: int, out: Bytes) -> None:
@@ -40,7 +39,7 @@ def read_range(file: StorageFile, offset: int, out: Bytes) -> None:
         _read_fully(file, offset, out, len(out))
         return
     align = max(file.direct.offset_align, 512)
-    window = _window(max(align, file.direct.mem_align))
+    window = _window()
     done = 0
     while done < len(out):
         skip = (offset + done) % align
@@ -51,11 +50,11 @@ def read_range(file: StorageFile, offset: int, out: Bytes) -> None:
         done += wanted
 
 
-def _window(alignment: int) -> Bytes:
-    """This thread's buffer of WINDOW_BYTES, aligned at least to `alignment`."""
+def _window() -> Bytes:
+    """This thread's buffer of WINDOW_BYTES."""
     window: Bytes | None = getattr(_local, "window", None)
-    if window is None or window.ctypes.data % alignment:
-        window = _local.window = aligned_buffer(WINDOW_BYTES, alignment)
+    if window is None:
+        window = _local.window = aligned_buffer(WINDOW_BYTES)
     return window
 
 
