@@ -18,9 +18,13 @@ _PUBLIC = frozenset(
         "LoadOptions",
         "LogitsFile",
         "OpenModel",
+        "Prompter",
         "SamplingOptions",
         "Session",
+        "Tokenizer",
+        "diagnose",
         "load",
+        "measure_perplexity",
         "open_model",
     }
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from uringinfer.build_facts import BuildFacts, read_build_facts
+from uringinfer.doctor import Finding, Status, diagnose
 from uringinfer.doctor.read_clock import clock_reads
 from uringinfer.engine.compute_clock import clock_compute
 from uringinfer.engine.engine import Engine
@@ -18,18 +20,24 @@ from uringinfer.engine.loading import (
 )
 from uringinfer.engine.logits_file import LogitsFile
 from uringinfer.engine.outlook import Outlook, Rates, outlook_of, sweep
+from uringinfer.engine.prompt import Prompter
 from uringinfer.engine.session import Session
 from uringinfer.engine.session_file import SessionHeader, read_header
+from uringinfer.perplexity import Comparison, PerplexityResult, measure_perplexity
 from uringinfer.planning.planner import Placement
 from uringinfer.planning.presets import PRESETS
 from uringinfer.storage.direct import open_file
 from uringinfer.storage.reader import ReaderKind
 from uringinfer.text.sampling import SamplingOptions
+from uringinfer.text.tokenizer import Tokenizer
 
 __all__ = [
     "DEFAULT_CHUNK",
     "PRESETS",
+    "BuildFacts",
+    "Comparison",
     "Engine",
+    "Finding",
     "Generation",
     "GenerationOptions",
     "Listener",
@@ -37,16 +45,23 @@ __all__ = [
     "LogitsFile",
     "OpenModel",
     "Outlook",
+    "PerplexityResult",
     "Placement",
+    "Prompter",
     "Rates",
     "SamplingOptions",
     "Session",
     "SessionHeader",
+    "Status",
+    "Tokenizer",
+    "diagnose",
     "load",
+    "measure_perplexity",
     "measure_rates",
     "open_model",
     "outlook_of",
     "plan",
+    "read_build_facts",
     "read_header",
     "sweep",
 ]

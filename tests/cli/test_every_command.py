@@ -1,14 +1,15 @@
 """What holds for every command: help, errors, interruption, documentation."""
 
-import importlib.util
+import importlib
+import subprocess
+import sys
 from pathlib import Path
 
 import click
 import pytest
 
-from uringinfer.cli import main
+from uringinfer.cli.main import COMMANDS
 
-COMMANDS = {name: module for name, module in main.COMMANDS.items() if importlib.util.find_spec(module)}
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "cli.md"
 
 
@@ -88,6 +89,24 @@ def test_an_interrupt_is_exit_code_130(command_line, monkeypatch, name):
     result = command_line(name, *arguments)
     assert result.code == 130
     assert result.stderr.endswith("uringinfer: interrupted\n")
+
+
+def test_the_program_lists_every_command_in_a_line_of_its_own(command_line, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "110")
+    listed = command_line("-h").stdout.split("Commands:\n")[1].splitlines()
+    assert [line.split()[0] for line in listed] == sorted(COMMANDS)
+    for line in listed:
+        assert len(line.split()) > 3
+        assert line.endswith("."), line
+
+
+def test_listing_the_commands_imports_none_of_them():
+    code = (
+        "import sys; from uringinfer.cli.main import cli\n"
+        "cli(['-h'], standalone_mode=False); print('numpy' in sys.modules)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines()[-1] == "False"
 
 
 def test_version_tells_what_the_build_and_the_machine_have(command_line):

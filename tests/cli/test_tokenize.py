@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from tests.packing import gguf_maker
 from tests.text import chat_templates, tokenizer_files
 from uringinfer.text.chat import ChatTemplate
 from uringinfer.text.tokenizer import Tokenizer
@@ -106,3 +107,14 @@ def test_wrong_use_is_one_line_and_exit_code_2(command_line, model, arguments, m
 def test_stdin_that_is_no_utf_8_is_refused_by_its_byte(command_line, model):
     result = command_line("tokenize", model, "-", stdin=b"ab\xff")
     assert (result.code, result.stderr) == (2, "uringinfer: stdin is not UTF-8 (byte 2); convert it\n")
+
+
+def test_a_gguf_file_is_not_packed_to_look_at_its_tokens(command_line, tmp_path):
+    model = tmp_path / "model.gguf"
+    tokenizer = gguf_maker.byte_level_tokenizer(gguf_maker.smollm_pre_tokenizer())
+    gguf_maker.make_gguf(model, gguf_maker.weights(), tokenizer=tokenizer)
+    text = "The <|im_end|>"
+    expected = tokenizer.encode(text).ids
+    assert ids(command_line("tokenize", model, "--ids", "--control", "-p", text)) == expected
+    assert command_line("detokenize", model, *expected).stdout == text + "\n"
+    assert list(tmp_path.iterdir()) == [model]

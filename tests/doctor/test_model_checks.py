@@ -43,6 +43,26 @@ def test_a_whole_checkpoint_has_no_problem(checkpoint):
     assert findings(checkpoint)["model"].message.startswith("checkpoint of family llama")
 
 
+def test_a_container_that_fits_tells_its_floor_and_what_the_default_pins(container):
+    found = findings(container)["fit"]
+    assert found.status is Status.OK
+    assert "pins 100% of what a token streams" in found.message
+
+
+def test_a_container_that_does_not_fit_is_a_problem_with_both_numbers(container, monkeypatch):
+    class Small:
+        usable_bytes = 1 << 20
+
+        @classmethod
+        def read(cls):
+            return cls
+
+    monkeypatch.setattr("uringinfer.engine.loading.Machine", Small)
+    found = findings(container)["fit"]
+    assert found.status is Status.PROBLEM
+    assert "MiB" in found.message
+
+
 def test_a_short_shard_is_a_problem_that_names_it_and_the_other_checks_go_on(checkpoint):
     shard = max(checkpoint.glob("*.safetensors"), key=lambda file: file.stat().st_size)
     shard.write_bytes(shard.read_bytes()[:-100])

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
+from uringinfer import api
 from uringinfer.errors import UsageError
-from uringinfer.text.tokenizer import Tokenizer
 
 
 @click.command()
@@ -21,8 +21,8 @@ from uringinfer.text.tokenizer import Tokenizer
 def command(model: Path, ids: tuple[str, ...], no_special: bool, as_json: bool) -> None:
     """Show the text of token numbers.
 
-    MODEL is a container or a checkpoint directory. IDS are numbers, separated by commas or spaces; - reads
-    them from stdin. Bytes that are no whole character show as U+FFFD.
+    MODEL is a container, a checkpoint directory or a GGUF file. IDS are numbers, separated by commas or
+    spaces; - reads them from stdin. Bytes that are no whole character show as U+FFFD.
 
     \b
     Examples:
@@ -32,7 +32,7 @@ def command(model: Path, ids: tuple[str, ...], no_special: bool, as_json: bool) 
     if not ids:
         raise UsageError("no token numbers were given", hint="give 1,2,3, or - to read stdin")
     numbers = _numbers(sys.stdin.read() if ids == ("-",) else " ".join(ids))
-    text = Tokenizer.open(model).decode(numbers, show_special=not no_special)
+    text = api.Prompter.of_model(model).need_tokenizer().decode(numbers, show_special=not no_special)
     if as_json:
         click.echo(json.dumps({"count": len(numbers), "ids": numbers, "text": text}, ensure_ascii=False))
     else:

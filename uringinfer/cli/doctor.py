@@ -9,9 +9,9 @@ from pathlib import Path
 
 import click
 
-from uringinfer.build_facts import read_build_facts
+from uringinfer.api import Finding, Status, diagnose, read_build_facts
 from uringinfer.cli.progress import progress
-from uringinfer.doctor import READ_SECONDS, Finding, Status, diagnose
+from uringinfer.doctor import READ_SECONDS
 
 SCHEMA_VERSION = 1
 _COLOURS = {Status.OK: "green", Status.NOTE: "yellow", Status.PROBLEM: "red"}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import logging
 import os
 import sys
+from importlib import resources
 from typing import Any
 
 import click
@@ -15,7 +17,7 @@ from uringinfer.errors import UringinferError
 PROGRAM = "uringinfer"
 _HELP_WIDTH = 100
 
-# name -> module; a command's module is imported only when it is called, so that `--help` is instant
+# name -> module; a command's module is imported only when it is called, so that `-h` is instant
 COMMANDS = {
     "completion": "uringinfer.cli.completion",
     "detokenize": "uringinfer.cli.detokenize",
@@ -42,6 +44,19 @@ class LazyGroup(click.Group):
             return None
         command: Any = importlib.import_module(COMMANDS[cmd_name]).command
         return command  # type: ignore[no-any-return]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Lists the commands by what their modules' docstrings say, without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _summary(name)) for name in self.list_commands(ctx)])
+
+
+def _summary(name: str) -> str:
+    """What stands behind "`uringinfer NAME`:" in the docstring of the command's module."""
+    source = resources.files(__package__).joinpath(f"{COMMANDS[name].rpartition('.')[2]}.py")
+    text = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or ""
+    summary = text.split("\n\n")[0].partition(": ")[2].replace("\n", " ")
+    return summary[:1].upper() + summary[1:]
 
 
 def _print_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:

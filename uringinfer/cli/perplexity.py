@@ -12,11 +12,12 @@ from typing import Any, get_args
 import click
 
 from uringinfer import api
+from uringinfer.api import Comparison, PerplexityResult, measure_perplexity
 from uringinfer.cli.inputs import read_text
 from uringinfer.cli.interrupts import first_interrupt
 from uringinfer.cli.progress import Report, progress
-from uringinfer.errors import Interrupted, UsageError
-from uringinfer.perplexity import SHORTEST_WINDOW, Comparison, PerplexityResult, measure_perplexity
+from uringinfer.errors import Interrupted
+from uringinfer.perplexity import SHORTEST_WINDOW
 from uringinfer.planning.machine import Machine
 from uringinfer.storage.reader import ReaderKind
 from uringinfer.units import parse_size
@@ -104,9 +105,7 @@ def _measure(path: Path, text: str, options: dict[str, Any]) -> tuple[Perplexity
             stack.enter_context(reference)
         engine, opened = _load(path, budget, options, report)
         stack.enter_context(engine)
-        tokenizer = opened.prompter.tokenizer
-        if tokenizer is None:
-            raise UsageError(f"{path} has no tokenizer", hint="put tokenizer.json beside its manifest.json")
+        tokenizer = opened.prompter.need_tokenizer()
         for line in (engine.setup.to_text(), *(f"note: {note}" for note in engine.notes)):
             click.echo(line, err=True)
         stack.enter_context(first_interrupt(engine.interrupt))

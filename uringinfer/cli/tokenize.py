@@ -8,10 +8,9 @@ from typing import Any
 
 import click
 
+from uringinfer import api
 from uringinfer.cli.inputs import read_text
 from uringinfer.errors import UsageError
-from uringinfer.text.chat import ChatTemplate
-from uringinfer.text.tokenizer import Tokenizer
 
 
 @click.command()
@@ -34,8 +33,8 @@ from uringinfer.text.tokenizer import Tokenizer
 def command(model: Path, dash: str | None, **options: Any) -> None:
     """Show the tokens of a text: one line each, with its number and what it stands for.
 
-    MODEL is a container or a checkpoint directory. Control tokens in the text are ordinary characters unless
-    --control is given: that is how `generate` reads what a user wrote.
+    MODEL is a container, a checkpoint directory or a GGUF file. Control tokens in the text are ordinary
+    characters unless --control is given: that is how `generate` reads what a user wrote.
 
     \b
     Examples:
@@ -46,8 +45,9 @@ def command(model: Path, dash: str | None, **options: Any) -> None:
     text = read_text(options["prompt"], options["file"], dash, what="the text")
     if text is None:
         raise UsageError("no text was given", hint="give one of -p TEXT, -f FILE, or - to read stdin")
-    tokenizer = Tokenizer.open(model)
-    ids = _encode(model, tokenizer, text, options)
+    prompter = api.Prompter.of_model(model, options["chat_template"])
+    tokenizer = prompter.need_tokenizer()
+    ids = _encode(prompter, text, options)
     if options["as_json"]:
         tokens = [_describe(tokenizer, token_id) for token_id in ids]
         click.echo(json.dumps({"count": len(ids), "ids": ids, "tokens": tokens}, ensure_ascii=False))
@@ -60,16 +60,16 @@ def command(model: Path, dash: str | None, **options: Any) -> None:
             click.echo(f"{token_id:>{width}}  {_show(data)}")
 
 
-def _encode(model: Path, tokenizer: Tokenizer, text: str, options: dict[str, Any]) -> list[int]:
+def _encode(prompter: api.Prompter, text: str, options: dict[str, Any]) -> list[int]:
     if not options["chat"] and options["chat_template"] is None:
+        tokenizer = prompter.need_tokenizer()
         return tokenizer.encode(text, allow_control=options["control"], add_bos=options["bos"])
     if options["control"] or options["bos"] is not None:
         raise UsageError("--chat excludes --control and --bos", hint="the template decides on both")
-    template = ChatTemplate.open(model, tokenizer, file=options["chat_template"])
-    return template.encode([{"role": "user", "content": text}])
+    return prompter.need_template().encode([{"role": "user", "content": text}])
 
 
-def _describe(tokenizer: Tokenizer, token_id: int) -> dict[str, Any]:
+def _describe(tokenizer: api.Tokenizer, token_id: int) -> dict[str, Any]:
     """A token for JSON: its text, or null where its bytes are only a part of a character."""
     data = tokenizer.token_bytes(token_id)
     try:

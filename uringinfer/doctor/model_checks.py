@@ -16,6 +16,7 @@ from uringinfer.container.manifest import MANIFEST_NAME
 from uringinfer.container.verifier import verify
 from uringinfer.doctor.findings import Finding, note, ok, problem
 from uringinfer.doctor.read_clock import BLOCK_BYTES, clock_reads
+from uringinfer.engine.loading import LoadOptions, open_model
 from uringinfer.errors import UringinferError, UsageError
 from uringinfer.models import model_from_config
 from uringinfer.packing.sources import open_source
@@ -54,6 +55,8 @@ def check_model(
     yield check_structure(path, weights.is_packed)
     if deep:
         yield check_checksums(path, weights.is_packed, progress)
+    if weights.is_packed:
+        yield check_fit(path)
     yield check_direct(weights.largest)
     yield check_space(path, weights)
     if seconds > 0:
@@ -94,6 +97,19 @@ def check_checksums(
         "checksums",
         f"{len(report.damaged)} of {report.targets} parts are damaged, the first: {report.damaged[0]}",
         "copy the container again, or pack it again with --force",
+    )
+
+
+def check_fit(path: Path) -> Finding:
+    """Whether this machine grants the memory that the container needs at least, at the default context."""
+    try:
+        plan = open_model(path).plan(LoadOptions())
+    except UringinferError as error:
+        return problem("fit", error.message, error.hint)
+    return ok(
+        "fit",
+        f"floor {format_size(plan.floor)}; by default {format_size(plan.budget)}, which pins"
+        f" {plan.trunk.hit_rate:.0%} of what a token streams",
     )
 
 
