@@ -8,15 +8,16 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
 QUESTION=${1:-"What is the capital of France?"}
-BUDGET=${URINGINFER_DEMO_BUDGET:-300M}
-CONTAINER=$ROOT/demo/smollm2.uring
+BUDGET=${URINGINFER_DEMO_BUDGET:-250M}
+CONTAINER=demo/smollm2.uring
 
 run() { say "uringinfer $*"; "$VENV/bin/uringinfer" "$@"; }
 
 install_system_packages
 install_package ""
-MODEL=$(fetch_smollm2 "$ROOT/demo")
+cd "$ROOT"
+MODEL=$(fetch_smollm2 demo)
 [ -f "$CONTAINER/manifest.json" ] || run pack "$MODEL" "$CONTAINER"
 run verify "$CONTAINER"
-run plan "$CONTAINER" --budget "$BUDGET"
-run generate "$CONTAINER" --budget "$BUDGET" --temp 0 -n 64 -p "$QUESTION"
+run plan "$CONTAINER" --budget "$BUDGET" -c 512 --measure
+run generate "$CONTAINER" --budget "$BUDGET" -c 512 --temp 0 -n 64 -p "$QUESTION"

@@ -8,7 +8,11 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 VENV=${URINGINFER_VENV:-$ROOT/.venv}
 PYTHON=${PYTHON:-python3}
 
-say() { printf '\033[1m== %s\033[0m\n' "$*" >&2; }
+if [ -t 2 ] && [ -z "${NO_COLOR:-}" ]; then
+    say() { printf '\033[1m== %s\033[0m\n' "$*" >&2; }
+else
+    say() { printf '== %s\n' "$*" >&2; }
+fi
 
 # missing_packages TOOL...: the Debian packages that the build and these command-line tools still need
 missing_packages() {

@@ -46,7 +46,12 @@ def _sweep_range(text: str) -> list[int]:
     help="Which segments are pinned: evenly spread ones, or the first.",
 )
 @click.option("--ring-slots", type=click.IntRange(1), default=2, show_default=True, help="Slots of the ring.")
-@click.option("-c", "--context", type=click.IntRange(1), help="Tokens of the conversation.")
+@click.option(
+    "-c",
+    "--context",
+    type=click.IntRange(1),
+    help="Tokens of the conversation; 4096 unless given (generate takes what prompt and -n need).",
+)
 @click.option(
     "--chunk",
     type=click.IntRange(1),
@@ -108,15 +113,15 @@ def command(
     rates = api.measure_rates(opened) if measure else api.Rates(drive, compute)
     if budgets is None:
         outlook = api.outlook_of(opened, options, rates)
-        report = _head(opened) | outlook.to_json()
-        click.echo(json.dumps(report, indent=1) if as_json else _text(opened, outlook))
+        report = _head(opened, options) | outlook.to_json()
+        click.echo(json.dumps(report, indent=1) if as_json else _text(opened, options, outlook))
         return
     outlooks = api.sweep(opened, options, rates, budgets)
     if plot is not None:
         _draw(plot, outlooks)
     if as_json:
         points = [_point(given, outlook) for given, outlook in zip(budgets, outlooks, strict=True)]
-        click.echo(json.dumps(_head(opened) | {"sweep": points}, indent=1))
+        click.echo(json.dumps(_head(opened, options) | {"sweep": points}, indent=1))
     else:
         click.echo(_sweep_text(budgets, outlooks))
 
@@ -131,15 +136,16 @@ def _refuse_conflicts(*sources: object, measure: bool, drive: float | None, comp
         raise UsageError("--plot draws a sweep", hint="give --sweep 2G:64G as well")
 
 
-def _head(opened: api.OpenModel) -> dict[str, Any]:
+def _head(opened: api.OpenModel, options: api.LoadOptions) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
         "model": str(opened.container.path),
         "family": opened.model.family,
+        "context": opened.context(options),
     }
 
 
-def _text(opened: api.OpenModel, outlook: api.Outlook) -> str:
+def _text(opened: api.OpenModel, options: api.LoadOptions, outlook: api.Outlook) -> str:
     plan, trunk = outlook.plan, outlook.plan.trunk
     rows = [[row.name, format_size(row.nbytes), row.note] for row in plan.rows()]
     rows.append(["budget", format_size(plan.budget), "all of it"])
@@ -157,7 +163,8 @@ def _text(opened: api.OpenModel, outlook: api.Outlook) -> str:
         ["tokens/s", _prediction(outlook)],
     ]
     lines = [
-        f"{opened.container.path}: {opened.model.family}, a token uses {format_size(trunk.total_bytes)}",
+        f"{opened.container.path}: {opened.model.family}, a context of {opened.context(options)} tokens;"
+        f" a token uses {format_size(trunk.total_bytes)}",
         "",
         format_table(["", "", ""], rows, align="<><"),
         "",
