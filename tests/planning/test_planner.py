@@ -17,6 +17,7 @@ KIMI_K3 = [2_341_213_184] + [
 units = st.lists(st.integers(1, 60), min_size=1, max_size=9)
 repetitive_units = st.lists(st.sampled_from([7, 10, 40]), min_size=1, max_size=9)
 any_units = st.one_of(units, repetitive_units)
+many_sizes = st.lists(st.integers(1, 400), min_size=10, max_size=12, unique=True)
 shares = st.floats(0, 1.1)
 placements = st.sampled_from(["prefix", "spread"])
 
@@ -95,8 +96,8 @@ def test_no_longer_prefix_fits(sizes, share, slots):
     assert plan.pinned == tuple(range(longest))
 
 
-@settings(max_examples=60)
-@given(any_units, shares, st.integers(1, 3))
+@settings(max_examples=80)
+@given(st.one_of(any_units, many_sizes), shares, st.integers(1, 3))
 def test_nothing_can_be_added_to_a_spread_plan(sizes, share, slots):
     budget = a_budget(sizes, share)
 
@@ -108,6 +109,17 @@ def test_nothing_can_be_added_to_a_spread_plan(sizes, share, slots):
         assert not added or not fits(
             sizes, pinned | {rest[i] for i in added}, budget, max(plan.ring_slots, 1)
         )
+
+
+def test_a_spread_plan_shrinks_its_slots_when_that_pays_for_pinning_what_is_larger():
+    # three small units and the one of 21 leave 15 bytes beside slots of 20; slots of 16 free 12 more, which
+    # is enough for the unit of 20
+    sizes = [16] * 17 + [20, 21] + [16] * 10
+
+    plan = plan_trunk(sizes, 144, ring_slots=3, placement="spread")
+
+    assert {17, 18} <= set(plan.pinned)
+    assert plan.slot_bytes == 16
 
 
 @given(st.integers(1, 40), shares, st.integers(1, 3))

@@ -1,7 +1,4 @@
-import pytest
-
-from uringinfer.errors import UsageError
-from uringinfer.planning.presets import PRESETS, find_preset
+from uringinfer.planning.presets import PRESETS
 
 
 def test_presets_give_the_trunk_3_16_60_and_110_decimal_gigabytes():
@@ -11,8 +8,3 @@ def test_presets_give_the_trunk_3_16_60_and_110_decimal_gigabytes():
         "workstation": 60_000_000_000,
         "server": 110_000_000_000,
     }
-
-
-def test_an_unknown_preset_is_refused_with_those_that_exist():
-    with pytest.raises(UsageError, match=r"'phone'.*laptop, desktop, workstation, server"):
-        find_preset("phone")

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from uringinfer.errors import UsageError
-
 _GB = 10**9
 
 
@@ -30,10 +28,3 @@ PRESETS = {
         Preset("server", 110 * _GB),
     )
 }
-
-
-def find_preset(name: str) -> Preset:
-    """The preset called `name`; raises UsageError naming those that exist."""
-    if name not in PRESETS:
-        raise UsageError(f"no preset is called '{name}'", hint=f"choose one of {', '.join(PRESETS)}")
-    return PRESETS[name]
