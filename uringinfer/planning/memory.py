@@ -14,6 +14,7 @@ from typing import Any
 
 from uringinfer.container.manifest import Segment
 from uringinfer.errors import BudgetError
+from uringinfer.planning.cache import CachePlan, Curve, ExpertSizes, plan_cache, split_slots
 from uringinfer.planning.planner import Placement, TrunkPlan, plan_trunk, trunk_floor
 from uringinfer.planning.schedule import pass_seconds
 from uringinfer.units import format_size
@@ -33,7 +34,7 @@ class ModelSizes:
     `unit_bytes` are the streamed segments in the order of execution. `embedding_bytes` are the tables that no
     pass streams; `row_bytes` is what reading one row of a table takes, `staging_bytes` the buffer for those
     that are read at once. `state_bytes` is the key/value cache and the recurrent state at the chosen context,
-    `scratch_bytes` the temporary arrays of a pass.
+    `scratch_bytes` the temporary arrays of a pass. `experts` are the routed ones, None in a dense model.
     """
 
     unit_bytes: tuple[int, ...]
@@ -42,6 +43,7 @@ class ModelSizes:
     embedding_bytes: int = 0
     staging_bytes: int = 0
     row_bytes: int = 0
+    experts: ExpertSizes | None = None
 
     @classmethod
     def of_segments(
@@ -52,6 +54,7 @@ class ModelSizes:
         scratch_bytes: int,
         staging_bytes: int,
         row_bytes: int,
+        experts: ExpertSizes | None = None,
     ) -> ModelSizes:
         """The sizes of a container's `segments`, with a conversation's."""
         return cls(
@@ -61,7 +64,19 @@ class ModelSizes:
             embedding_bytes=sum(segment.nbytes for segment in segments if not segment.streamed),
             staging_bytes=staging_bytes,
             row_bytes=row_bytes,
+            experts=experts,
         )
+
+    @property
+    def least_cache_bytes(self) -> int:
+        """What the expert cache needs at least; 0 for a dense model."""
+        return self.experts.least_slots * self.experts.record_bytes if self.experts else 0
+
+    @property
+    def weight_bytes(self) -> int:
+        """Everything that could be held in memory."""
+        experts = self.experts.total * self.experts.record_bytes if self.experts else 0
+        return sum(self.unit_bytes) + self.embedding_bytes + experts
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +109,13 @@ class MemoryPlan:
     floor: int
     overlap_floor: int
     everything: int
+    cache: CachePlan | None = None
 
     @property
     def used_arena_bytes(self) -> int:
         """Bytes of the arena that have a purpose."""
         table = self.embedding_bytes if self.embedding_pinned else 0
-        return self.trunk.arena_bytes + self.staging_bytes + table
+        return self.trunk.arena_bytes + self.staging_bytes + table + (self.cache.nbytes if self.cache else 0)
 
     @property
     def arena_bytes(self) -> int:
@@ -123,8 +139,10 @@ class MemoryPlan:
 
     @property
     def bytes_per_token(self) -> int:
-        """Bytes read from the drive to decode one token: what streams, and its embedding row."""
-        return self.trunk.streamed_bytes + (0 if self.embedding_pinned else self.row_bytes)
+        """Bytes read from the drive to decode one token: what streams, its embedding row, and the experts
+        that the cache is expected to miss."""
+        row = 0 if self.embedding_pinned else self.row_bytes
+        return self.trunk.streamed_bytes + row + (self.cache.bytes_per_token if self.cache else 0)
 
     def rows(self) -> list[PlanRow]:
         """The table: the sizes add up to the budget."""
@@ -145,6 +163,13 @@ class MemoryPlan:
                 else PlanRow("embedding table", 0, "rows read on demand"),
                 PlanRow("row staging", self.staging_bytes, "embedding rows read at once"),
             ]
+        if self.cache is not None:
+            cache = self.cache
+            note = (
+                f"{cache.slots} of {cache.total_experts} experts, {cache.hit_rate:.1%} hits expected by"
+                f" {cache.basis}; the trunk comes first, as each of its bytes saves one per token"
+            )
+            rows.append(PlanRow("expert cache", cache.nbytes, note))
         rows += [
             PlanRow("rounding", self.arena_bytes - self.used_arena_bytes, "the arena in whole 2 MiB pages"),
             PlanRow("page tables", self.page_table_bytes, "if the kernel gives no huge pages"),
@@ -174,6 +199,7 @@ class MemoryPlan:
             "overlap_floor": self.overlap_floor,
             "everything": self.everything,
             "trunk": self.trunk.to_json(),
+            "cache": None if self.cache is None else self.cache.to_json(),
         }
 
 
@@ -185,17 +211,22 @@ def plan_memory(
     ring_slots: int = 2,
     placement: Placement = "spread",
     trunk_budget: int | None = None,
+    cache_budget: int | None = None,
+    usage: Curve | None = None,
     reserve_bytes: int = RESERVE_BYTES,
 ) -> MemoryPlan:
     """Divides `budget` bytes, for the whole process, among everything that `sizes` needs.
 
     `interpreter_bytes` is the process' resident memory before the arena is made (`machine.resident_bytes`).
-    `trunk_budget` bounds what pinned units and ring may take; without it they take all that is left.
+    `trunk_budget` bounds what pinned units and ring may take, `cache_budget` the expert cache; without them
+    the two divide what is left by what saves more reading (see `planning.cache`). `usage` is how the hit rate
+    of the cache grows, if it was learned.
 
     Raises BudgetError with the floor and the budget if the least plan does not fit.
     """
     fixed = interpreter_bytes + reserve_bytes + sizes.state_bytes + sizes.scratch_bytes
-    floor = fixed + _arena_cost(sizes, trunk_floor(sizes.unit_bytes, 1, placement))
+    least_trunk = trunk_floor(sizes.unit_bytes, 1, placement)
+    floor = fixed + _arena_cost(sizes, least_trunk + sizes.least_cache_bytes)
     if budget < floor:
         raise BudgetError(
             f"a budget of {format_size(budget)} ({budget} bytes) is below this model's floor of"
@@ -205,13 +236,23 @@ def plan_memory(
             hint="raise --budget, or use a shorter context, a smaller chunk or smaller segments",
         )
     room = _largest_arena(budget - fixed) - sizes.staging_bytes
-    total = sum(sizes.unit_bytes)
+    overlapping_trunk = trunk_floor(sizes.unit_bytes, ring_slots, placement)
+    cache_bytes = _cache_bytes(sizes, room, least_trunk, overlapping_trunk, trunk_budget, cache_budget)
+    for_trunk = room - cache_bytes
     trunk = plan_trunk(
         sizes.unit_bytes,
-        room if trunk_budget is None else min(room, trunk_budget),
+        for_trunk if trunk_budget is None else max(least_trunk, min(for_trunk, trunk_budget)),
         ring_slots=ring_slots,
         placement=placement,
     )
+    left = room - cache_bytes - trunk.arena_bytes
+    embedding_pinned = not trunk.streamed_bytes and sizes.embedding_bytes <= left
+    cache = None
+    if sizes.experts is not None:
+        if cache_budget is None:
+            cache_bytes += max(0, left - (sizes.embedding_bytes if embedding_pinned else 0))
+        slots = min(cache_bytes // sizes.experts.record_bytes, sizes.experts.total)
+        cache = plan_cache(slots, sizes.experts, usage)
     return MemoryPlan(
         budget=budget,
         interpreter_bytes=interpreter_bytes,
@@ -222,12 +263,36 @@ def plan_memory(
         embedding_bytes=sizes.embedding_bytes,
         row_bytes=sizes.row_bytes,
         # a pinned table saves one row a token, a pinned unit all of itself: the table comes last
-        embedding_pinned=not trunk.streamed_bytes and total + sizes.embedding_bytes <= room,
+        embedding_pinned=embedding_pinned,
         trunk=trunk,
         floor=floor,
-        overlap_floor=fixed + _arena_cost(sizes, trunk_floor(sizes.unit_bytes, ring_slots, placement)),
-        everything=fixed + _arena_cost(sizes, total + sizes.embedding_bytes),
+        overlap_floor=fixed + _arena_cost(sizes, overlapping_trunk + sizes.least_cache_bytes),
+        everything=fixed + _arena_cost(sizes, sizes.weight_bytes),
+        cache=cache,
     )
+
+
+def _cache_bytes(
+    sizes: ModelSizes,
+    room: int,
+    least_trunk: int,
+    overlapping_trunk: int,
+    trunk_budget: int | None,
+    cache_budget: int | None,
+) -> int:
+    """What the expert cache takes of `room` before the trunk is planned: whole slots."""
+    if sizes.experts is None:
+        return 0
+    experts, total = sizes.experts, sum(sizes.unit_bytes)
+    most = (room - least_trunk) // experts.record_bytes
+    if cache_budget is not None:
+        slots = max(experts.least_slots, cache_budget // experts.record_bytes)
+    elif trunk_budget is not None:
+        slots = (room - min(max(trunk_budget, least_trunk), total)) // experts.record_bytes
+    else:
+        trunk = overlapping_trunk if room - overlapping_trunk >= sizes.least_cache_bytes else least_trunk
+        slots = split_slots(room, total, trunk, experts)
+    return max(experts.least_slots, min(slots, most, experts.total)) * experts.record_bytes
 
 
 def default_budget(
@@ -241,7 +306,7 @@ def default_budget(
     Raises BudgetError if the floor is above `usable_bytes`.
     """
     fixed = interpreter_bytes + reserve_bytes + sizes.state_bytes + sizes.scratch_bytes
-    floor = fixed + _arena_cost(sizes, trunk_floor(sizes.unit_bytes, 1))
+    floor = fixed + _arena_cost(sizes, trunk_floor(sizes.unit_bytes, 1) + sizes.least_cache_bytes)
     if floor > usable_bytes:
         raise BudgetError(
             f"this model needs at least {format_size(floor)} ({floor} bytes), and this process may use"
@@ -250,7 +315,7 @@ def default_budget(
             budget=usable_bytes,
             hint="raise the limit, or use a shorter context, a smaller chunk or smaller segments",
         )
-    everything = fixed + _arena_cost(sizes, sum(sizes.unit_bytes) + sizes.embedding_bytes)
+    everything = fixed + _arena_cost(sizes, sizes.weight_bytes)
     return max(floor, min(everything, usable_bytes * 3 // 4))
 
 

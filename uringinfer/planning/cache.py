@@ -1,0 +1,121 @@
+"""How much memory the expert cache gets beside the trunk: where the next byte saves more reading.
+
+A byte of pinned trunk saves exactly one byte read per token, because every token uses all of the trunk. A
+byte of expert cache saves what the cache's hit rate gains by it, and that is never more than one: an expert
+is used at most once per token, and most are used rarely. So the cache first gets two layers' worth of slots
+(what a turn needs, and what its guesses need), then the trunk gets memory until all of it is pinned, and the
+cache gets all that is left.
+
+What the cache is expected to hit is learned from a model's usage counts, or taken from a prior. Pure
+functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Curve = Sequence[tuple[float, float]]
+"""Points (share of all experts in slots, expected hit rate) from (0, 0) to (1, 1), ascending and concave."""
+
+PRIOR: Curve = ((0, 0), (0.03, 0.315), (0.06, 0.437), (0.12, 0.586), (0.24, 0.723), (1, 1))
+"""Decayed counts on a public trace of 26 layers with 256 experts each, 8 of them used per token."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertSizes:
+    """The routed experts of a model: in each of `layers` layers `per_token` of `count` are used per token,
+    each a record of at most `record_bytes`."""
+
+    layers: int
+    count: int
+    per_token: int
+    record_bytes: int
+
+    @property
+    def total(self) -> int:
+        """Experts in all layers."""
+        return self.layers * self.count
+
+    @property
+    def least_slots(self) -> int:
+        """What a run needs at least: one layer's experts of one token."""
+        return min(self.total, max(2, self.per_token))
+
+    @property
+    def bytes_per_token(self) -> int:
+        """What one token reads without a cache."""
+        return self.layers * self.per_token * self.record_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CachePlan:
+    """The expert cache: `slots` of `record_bytes`; `hit_rate` is expected from `basis`, not certain."""
+
+    slots: int
+    record_bytes: int
+    total_experts: int
+    hit_rate: float
+    bytes_per_token: int
+    basis: str
+
+    @property
+    def nbytes(self) -> int:
+        return self.slots * self.record_bytes
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "slots": self.slots,
+            "record_bytes": self.record_bytes,
+            "nbytes": self.nbytes,
+            "total_experts": self.total_experts,
+            "expected_hit_rate": self.hit_rate,
+            "expected_bytes_per_token": self.bytes_per_token,
+            "basis": self.basis,
+        }
+
+
+def curve_of_usage(counts: NDArray[np.int64]) -> Curve:
+    """The curve of usage counts, one for each expert of each layer: the most used ones in slots.
+
+    Raises ValueError if nothing was used.
+    """
+    ordered = np.sort(counts.reshape(-1))[::-1]
+    if not ordered.size or ordered[0] <= 0:
+        raise ValueError("no expert was used")
+    hit = np.cumsum(ordered) / ordered.sum()
+    places = np.unique(np.linspace(0, ordered.size - 1, 1025).round().astype(int))
+    points = [((place + 1) / ordered.size, float(hit[place])) for place in places]
+    return [(0.0, 0.0), *points]
+
+
+def expected_hit_rate(slots: int, experts: ExpertSizes, curve: Curve) -> float:
+    """What `slots` slots hit, 0 to 1, by `curve`, and at most one expert of each token a slot."""
+    shares, rates = zip(*curve, strict=True)
+    learned = float(np.interp(slots / experts.total, shares, rates))
+    return min(learned, slots / (experts.layers * experts.per_token))
+
+
+def plan_cache(slots: int, experts: ExpertSizes, curve: Curve | None) -> CachePlan:
+    """The plan of a cache with so many slots; `curve` None takes the prior."""
+    hit_rate = expected_hit_rate(slots, experts, curve or PRIOR)
+    return CachePlan(
+        slots=slots,
+        record_bytes=experts.record_bytes,
+        total_experts=experts.total,
+        hit_rate=hit_rate,
+        bytes_per_token=round((1 - hit_rate) * experts.bytes_per_token),
+        basis="prior of a public trace" if curve is None else "this model's usage",
+    )
+
+
+def split_slots(room: int, trunk_bytes: int, trunk_floor: int, experts: ExpertSizes) -> int:
+    """Slots of the cache when `room` bytes are divided between it and a trunk of `trunk_bytes`, which needs
+    at least `trunk_floor`."""
+    fitting = max(0, room - trunk_floor) // experts.record_bytes
+    wanted = max(2 * experts.per_token, (room - trunk_bytes) // experts.record_bytes)
+    return max(experts.least_slots, min(wanted, fitting, experts.total))
