@@ -5,12 +5,13 @@ import json
 import pytest
 
 from uringinfer.report import Phase, RunStatistics, Setup, Snapshot
+from uringinfer.residency.expert_statistics import ExpertStatistics
 from uringinfer.residency.trunk import TrunkStatistics
 
 
 def snapshot(seconds, passes, pinned, streamed, rows, waited, system, written=0):
     trunk = TrunkStatistics(passes, pinned, streamed, rows, waited * 0.75, waited * 0.25)
-    return Snapshot(seconds, trunk, user_seconds=seconds, system_seconds=system, bytes_written=written)
+    return Snapshot(seconds, trunk, ExpertStatistics(), seconds, system, written)
 
 
 START = snapshot(10.0, passes=1, pinned=100, streamed=300, rows=5, waited=1.0, system=0.5)
@@ -73,6 +74,7 @@ def test_a_phase_that_did_nothing_has_no_rates():
         "disk_wait_share",
         "read_bytes_per_second",
         "system_seconds_per_gb",
+        "experts",
     }
 
 

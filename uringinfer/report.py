@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from uringinfer.residency.expert_statistics import ExpertStatistics
 from uringinfer.residency.trunk import TrunkStatistics
 from uringinfer.units import format_rate, format_size
 
@@ -28,15 +29,25 @@ class Snapshot:
 
     seconds: float
     trunk: TrunkStatistics
+    experts: ExpertStatistics
     user_seconds: float
     system_seconds: float
     bytes_written: int | None
 
     @classmethod
-    def take(cls, trunk: TrunkStatistics, *, proc: Path = Path("/proc")) -> Snapshot:
+    def take(
+        cls, trunk: TrunkStatistics, experts: ExpertStatistics | None = None, *, proc: Path = Path("/proc")
+    ) -> Snapshot:
         """The process' counters now. `bytes_written` is None where the kernel keeps no count of it."""
         usage = resource.getrusage(resource.RUSAGE_SELF)
-        return cls(time.perf_counter(), trunk, usage.ru_utime, usage.ru_stime, _storage_bytes_written(proc))
+        return cls(
+            time.perf_counter(),
+            trunk,
+            experts or ExpertStatistics(),
+            usage.ru_utime,
+            usage.ru_stime,
+            _storage_bytes_written(proc),
+        )
 
 
 def _storage_bytes_written(proc: Path) -> int | None:
@@ -52,7 +63,8 @@ class Phase:
     """One phase of a run, the prompt or the decoding: `tokens` fed in `passes` passes over the weights.
 
     `pinned_bytes` and `streamed_bytes` are what the passes used from memory and from the drive,
-    `embedding_bytes` what rows read on demand took. `wait_seconds` of `seconds` went by waiting for reads.
+    `embedding_bytes` what rows read on demand took, `experts` what the expert cache did. `wait_seconds` of
+    `seconds` went by waiting for reads.
     """
 
     tokens: int
@@ -62,20 +74,23 @@ class Phase:
     pinned_bytes: int
     streamed_bytes: int
     embedding_bytes: int
+    experts: ExpertStatistics
     user_seconds: float
     system_seconds: float
 
     @classmethod
     def between(cls, before: Snapshot, after: Snapshot, tokens: int) -> Phase:
         first, last = before.trunk, after.trunk
+        experts = after.experts.since(before.experts)
         return cls(
             tokens=tokens,
             passes=last.passes - first.passes,
             seconds=after.seconds - before.seconds,
-            wait_seconds=last.wait_seconds - first.wait_seconds,
+            wait_seconds=last.wait_seconds - first.wait_seconds + experts.wait_seconds,
             pinned_bytes=last.pinned_bytes - first.pinned_bytes,
             streamed_bytes=last.streamed_bytes - first.streamed_bytes,
             embedding_bytes=last.embedding_bytes - first.embedding_bytes,
+            experts=experts,
             user_seconds=after.user_seconds - before.user_seconds,
             system_seconds=after.system_seconds - before.system_seconds,
         )
@@ -83,7 +98,8 @@ class Phase:
     @property
     def bytes_read(self) -> int:
         """Bytes that the phase took from the drive."""
-        return self.streamed_bytes + self.embedding_bytes
+        experts = self.experts.demanded_bytes + self.experts.guessed_bytes
+        return self.streamed_bytes + self.embedding_bytes + experts
 
     @property
     def tokens_per_second(self) -> float | None:
@@ -131,6 +147,7 @@ class Phase:
             "hit_rate": self.hit_rate,
             "disk_wait_share": self.wait_share,
             "read_bytes_per_second": self.read_rate,
+            "experts": self.experts.to_json() if self.experts.used else None,
             "user_seconds": self.user_seconds,
             "system_seconds": self.system_seconds,
             "system_seconds_per_gb": self.system_seconds_per_gb,
@@ -160,6 +177,10 @@ class Setup:
     kernels: str
     simd: str
     threads: int
+    cache_slots: int = 0
+    cache_bytes: int = 0
+    cache_policy: str | None = None
+    lookahead: int = 0
 
     @property
     def hit_rate(self) -> float:
@@ -185,7 +206,16 @@ class Setup:
             f" {format_size(self.pinned_bytes)}, streamed {format_size(self.streamed_bytes)} per pass,"
             f" hit rate {self.hit_rate:.1%}{lru}\n"
             f"reader {self.reader}, {direct}; {overlap}; {huge}; {self.kernels} kernels ({self.simd},"
-            f" {self.threads} {'thread' if self.threads == 1 else 'threads'})"
+            f" {self.threads} {'thread' if self.threads == 1 else 'threads'}){self._cache_text()}"
+        )
+
+    def _cache_text(self) -> str:
+        if not self.cache_slots:
+            return ""
+        ahead = f"{self.lookahead} guessed ahead" if self.lookahead else "none guessed ahead"
+        return (
+            f"\nexpert cache {format_size(self.cache_bytes)}: {self.cache_slots} experts, policy"
+            f" {self.cache_policy}, {ahead}"
         )
 
 
@@ -255,4 +285,15 @@ def _phase_text(name: str, phase: Phase) -> str:
     if phase.bytes_read and phase.read_rate is not None:
         parts.append(f"read at {format_rate(phase.read_rate)}")
         parts.append(f"{1e3 * (phase.system_seconds_per_gb or 0.0):.0f} ms kernel CPU per GB")
-    return ", ".join(parts)
+    return ", ".join(parts) + _experts_text(phase.experts)
+
+
+def _experts_text(experts: ExpertStatistics) -> str:
+    if not experts.used:
+        return ""
+    text = (
+        f"\n  experts: {experts.hits} hit, {experts.misses} missed"
+        f" ({format_size(experts.demanded_bytes)}), {experts.prefetched} of {experts.guesses} prefetched used"
+        f" ({format_size(experts.guessed_bytes)}); hit rate {experts.hit_rate:.1%}"
+    )
+    return text if experts.recall is None else f"{text}, guesses named {experts.recall:.1%} of what was used"

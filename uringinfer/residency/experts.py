@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uringinfer.errors import IntegrityError, ResidencyError
+from uringinfer.residency.expert_statistics import ExpertStatistics
 from uringinfer.residency.lease import POISON, Lease, Slot
 from uringinfer.residency.lookahead import Lookahead
 from uringinfer.residency.policies import ExpertKey, Policy
@@ -40,28 +41,6 @@ PRELOAD_BATCH = 64
 
 OnRouted = Callable[[int, Ids], None]
 """Called with (layer, experts of each token [T, K]) at every demand."""
-
-
-@dataclass(frozen=True, slots=True)
-class ExpertStatistics:
-    """Counters since the cache was made. An expert that a turn uses for several tokens counts once.
-
-    `hits` were in memory by an earlier use, `prefetched` because they had been guessed, `misses` were not.
-    `guesses` is how many were read on a guess. Bytes are what was read for demands, for guesses, and to fill
-    slots at the start. Of `recall_demanded` experts in turns that had been guessed about, the guess named
-    `recall_named`.
-    """
-
-    hits: int = 0
-    misses: int = 0
-    prefetched: int = 0
-    guesses: int = 0
-    demanded_bytes: int = 0
-    guessed_bytes: int = 0
-    preloaded_bytes: int = 0
-    wait_seconds: float = 0.0
-    recall_demanded: int = 0
-    recall_named: int = 0
 
 
 class _Resident:

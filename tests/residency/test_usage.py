@@ -1,0 +1,64 @@
+import json
+
+import numpy as np
+import pytest
+
+from uringinfer.errors import EnvironmentError_
+from uringinfer.residency.usage import FILE_NAME, UsageCounts, read_usage, write_usage
+
+LAYERS = (1, 3)
+
+
+def counted():
+    usage = UsageCounts(LAYERS, 4)
+    usage.add(1, np.array([[0, 2], [2, 3]]))
+    usage.add(3, np.array([[2, 1]]))
+    return usage
+
+
+def test_counts_survive_a_file(tmp_path):
+    write_usage(tmp_path, "abc", counted())
+    read, note = read_usage(tmp_path, "abc", LAYERS, 4)
+    assert note is None
+    np.testing.assert_array_equal(read.counts, [[1, 0, 2, 1], [0, 1, 1, 0]])
+    assert list(tmp_path.iterdir()) == [tmp_path / FILE_NAME]
+
+
+def test_the_most_used_come_first_and_the_unused_not_at_all():
+    assert counted().most_used() == [(1, 2), (1, 0), (1, 3), (3, 1), (3, 2)]
+
+
+def test_no_file_is_no_note(tmp_path):
+    assert read_usage(tmp_path, "abc", LAYERS, 4) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"version": 2}, "another version"),
+        ({"container": "x"}, "another model"),
+        ({"layers": {"1": [0, 0, 0, 0]}}, "its layers"),
+        ({"layers": {"1": [0, 0, 0], "3": [0, 0, 0, 0]}}, "not 4 counts"),
+        ({"layers": {"1": [0, 0, 0, True], "3": [0, 0, 0, 0]}}, "no count"),
+        ({"layers": {"1": [0, 0, 0, -1], "3": [0, 0, 0, 0]}}, "no count"),
+        ({"layers": 7}, "its layers"),
+    ],
+)
+def test_what_does_not_fit_is_left_out_with_a_note(tmp_path, change, problem):
+    content = json.loads(counted().to_json("abc")) | change
+    (tmp_path / FILE_NAME).write_text(json.dumps(content))
+    usage, note = read_usage(tmp_path, "abc", LAYERS, 4)
+    assert usage is None
+    assert problem in note and FILE_NAME in note
+
+
+@pytest.mark.parametrize("content", ["", "{", "[" * 100_000])
+def test_what_is_no_json_is_left_out_with_a_note(tmp_path, content):
+    (tmp_path / FILE_NAME).write_text(content)
+    usage, note = read_usage(tmp_path, "abc", LAYERS, 4)
+    assert usage is None and "cannot be read" in note
+
+
+def test_a_directory_that_cannot_be_written_is_named(tmp_path):
+    with pytest.raises(EnvironmentError_, match=r"usage\.json: No such file"):
+        write_usage(tmp_path / "missing", "abc", counted())
