@@ -12,6 +12,7 @@ from uringinfer.engine.engine import Engine
 from uringinfer.engine.generation import Generation, GenerationOptions, Listener
 from uringinfer.engine.loading import (
     DEFAULT_CHUNK,
+    DEFAULT_LOOKAHEAD,
     Announce,
     LoadOptions,
     OpenModel,
@@ -26,6 +27,8 @@ from uringinfer.engine.session_file import SessionHeader, read_header
 from uringinfer.perplexity import Comparison, PerplexityResult, measure_perplexity
 from uringinfer.planning.planner import Placement
 from uringinfer.planning.presets import PRESETS
+from uringinfer.residency.policies import DEFAULT_POLICY, ONLINE_POLICIES
+from uringinfer.residency.trace import TraceWriter
 from uringinfer.storage.direct import open_file
 from uringinfer.storage.reader import ReaderKind
 from uringinfer.text.sampling import SamplingOptions
@@ -33,6 +36,9 @@ from uringinfer.text.tokenizer import Tokenizer
 
 __all__ = [
     "DEFAULT_CHUNK",
+    "DEFAULT_LOOKAHEAD",
+    "DEFAULT_POLICY",
+    "ONLINE_POLICIES",
     "PRESETS",
     "BuildFacts",
     "Comparison",
@@ -54,6 +60,7 @@ __all__ = [
     "SessionHeader",
     "Status",
     "Tokenizer",
+    "TraceWriter",
     "diagnose",
     "load",
     "measure_perplexity",

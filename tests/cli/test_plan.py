@@ -51,7 +51,7 @@ def test_the_table_names_each_part_and_ends_with_the_budget(command_line, model)
         assert name in names
     sizes = [line.split("  ")[1:] for line in lines[2 : names.index("budget") + 1]]
     values = [parse_size(next(word for word in words if word)) for words in sizes]
-    assert sum(values[:-1]) == pytest.approx(values[-1], rel=0.001)
+    assert sum(values[:-1]) == pytest.approx(values[-1], rel=0.002)  # each size is rounded for the table
 
 
 def test_below_the_floor_it_exits_5_with_both_numbers(command_line, model, plan):

@@ -101,6 +101,31 @@ def _token_ids(text: str) -> list[int]:
     "--preset", type=click.Choice(api.PRESETS), help="A named memory for the trunk, instead of --budget."
 )
 @click.option(
+    "--trunk-budget", type=parse_size, metavar="SIZE", help="Memory of the trunk, pinned segments and ring."
+)
+@click.option("--cache-budget", type=parse_size, metavar="SIZE", help="Memory of the expert cache.")
+@click.option(
+    "--policy",
+    type=click.Choice(api.ONLINE_POLICIES),
+    default=api.DEFAULT_POLICY,
+    show_default=True,
+    help="Which expert the cache gives up.",
+)
+@click.option(
+    "--lookahead",
+    type=click.IntRange(0),
+    default=api.DEFAULT_LOOKAHEAD,
+    show_default=True,
+    help="Experts of the next layer that are guessed and read ahead; 0 guesses none.",
+)
+@click.option(
+    "--experts-per-token",
+    type=click.IntRange(1),
+    help="Let each token use so many experts. The only option that changes answers.",
+)
+@click.option("--trace", type=click.Path(path_type=Path), help="Write which experts each token used.")
+@click.option("--learn", is_flag=True, help="Remember which experts were used, for the next start.")
+@click.option(
     "--io",
     type=click.Choice(["auto", "uring", "preadv"]),
     default="auto",
@@ -176,6 +201,7 @@ def _run(path: Path, prompt: str | None, options: dict[str, Any]) -> api.Generat
             threads=options["threads"],
             pack_dir=options["pack_dir"],
             chat_template=options["chat_template"],
+            experts_per_token=options["experts_per_token"],
             progress=report,
             announce=_say,
         )
@@ -198,11 +224,16 @@ def _run(path: Path, prompt: str | None, options: dict[str, Any]) -> api.Generat
             logits=logits.append if logits else None,
             prompt=_prompt_listener(prompt_display),
         )
+        if options["trace"] is not None:
+            engine.trace_to(stack.enter_context(api.TraceWriter(options["trace"])))
+            stack.callback(engine.end_trace)
         stack.enter_context(first_interrupt(engine.interrupt))
         session = engine.load_session(options["load_session"]) if saved else engine.session()
         generation = engine.generate(ids, _generation_options(options), listener, session=session)
         if generation.tokens and not options["as_json"]:
             click.echo()
+        if options["learn"]:
+            engine.learn()
         if options["save_session"] is not None and session.is_whole:
             session.save(options["save_session"])
         elif options["save_session"] is not None:
@@ -217,9 +248,13 @@ def _load_options(
 ) -> api.LoadOptions:
     tokens = saved_tokens + prompt_tokens + options["max_tokens"]
     context = options["context"] or opened.context_for(tokens)
+    preset = None if options["preset"] is None else api.PRESETS[options["preset"]]
     return api.LoadOptions(
         budget=options["budget"],
-        trunk_budget=None if options["preset"] is None else api.PRESETS[options["preset"]].trunk_bytes,
+        trunk_budget=options["trunk_budget"] or (preset.trunk_bytes if preset else None),
+        cache_budget=options["cache_budget"] or (preset.cache_bytes if preset else None),
+        cache_policy=options["policy"],
+        lookahead=options["lookahead"],
         context=context,
         chunk=min(options["chunk"], max(prompt_tokens, 1)),
         io=options["io"],

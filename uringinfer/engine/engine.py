@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -15,15 +16,17 @@ from uringinfer.container.container import Container
 from uringinfer.engine.generation import Generation, GenerationOptions, Listener, Turn
 from uringinfer.engine.memory import peak_resident_bytes
 from uringinfer.engine.prompt import Prompter
+from uringinfer.engine.routing_log import RoutingLog
 from uringinfer.engine.session import Session
 from uringinfer.errors import UsageError
 from uringinfer.kernels import Kernels
 from uringinfer.models.base import Model
 from uringinfer.planning.memory import MemoryPlan
 from uringinfer.report import Phase, RunStatistics, Setup, Snapshot
+from uringinfer.residency.experts import ExpertCache
+from uringinfer.residency.trace import TraceWriter
 from uringinfer.residency.trunk import Trunk
-from uringinfer.storage.arena import Arena
-from uringinfer.storage.direct import StorageFile
+from uringinfer.residency.usage import UsageCounts, read_usage, write_usage
 from uringinfer.storage.reader import Reader
 from uringinfer.text.sampling import Sampler, SamplingOptions
 
@@ -43,13 +46,14 @@ class Engine:
         prompter: Prompter,
         kernels: Kernels,
         plan: MemoryPlan,
-        arena: Arena,
-        file: StorageFile,
         reader: Reader,
         trunk: Trunk,
+        experts: ExpertCache | None,
+        routing: RoutingLog | None,
         setup: Setup,
         notes: Sequence[str],
         load_seconds: float,
+        resources: ExitStack,
     ) -> None:
         self.container = container
         self.model = model
@@ -61,8 +65,9 @@ class Engine:
         self.trunk = trunk
         self.reader = reader
         self.load_seconds = load_seconds
-        self._arena = arena
-        self._file = file
+        self.experts = experts
+        self.routing = routing
+        self._resources = resources
 
     def session(self, context: int | None = None) -> Session:
         """A new conversation of at most `context` tokens; None means what the plan has room for.
@@ -123,20 +128,20 @@ class Engine:
             else [int(token) for token in prompt]
         )
         sampler = _sampler(options.sampling, session)
-        before = Snapshot.take(self.trunk.statistics())
+        before = self._snapshot()
         moments: list[Snapshot] = []
         turn = Turn(
             session,
             self.prompter.tokenizer,
             options,
             listener or Listener(),
-            on_prompt_end=lambda: moments.append(Snapshot.take(self.trunk.statistics())),
+            on_prompt_end=lambda: moments.append(self._snapshot()),
         )
         fed = session.length
         feeding = ids if session.chosen is None else [session.chosen, *ids]
         turn.run(feeding, sampler)
         session.sampling = (sampler.seed, sampler.draws)
-        after = Snapshot.take(self.trunk.statistics())
+        after = self._snapshot()
         prompt_end = moments[0] if moments else after
         prompt_tokens = min(len(feeding), session.length - fed)
         written = (
@@ -170,10 +175,39 @@ class Engine:
 
     def close(self) -> None:
         """Waits for reads in flight and gives memory and files back."""
-        self.trunk.close()
-        self.reader.close()
-        self._file.close()
-        self._arena.close()
+        self._resources.close()
+
+    def trace_to(self, writer: TraceWriter) -> None:
+        """Writes which experts each token uses from now on. Raises UsageError for a dense model."""
+        self._routing_log("a trace").writer = writer
+
+    def end_trace(self) -> None:
+        """Writes what is left of the trace; nothing is written after this."""
+        log = self._routing_log("a trace")
+        log.end_pass()
+        log.writer = None
+
+    def learn(self) -> None:
+        """Adds this engine's uses of experts to usage.json, for the next start.
+
+        Raises UsageError for a dense model, EnvironmentError_ if the container cannot be written.
+        """
+        log = self._routing_log("usage")
+        path, fingerprint = self.container.path, self.container.fingerprint
+        usage, _ = read_usage(path, fingerprint, log.counts.layers, log.counts.counts.shape[1])
+        usage = usage or UsageCounts(log.counts.layers, log.counts.counts.shape[1])
+        usage.counts += log.counts.counts
+        log.counts.counts[:] = 0
+        write_usage(path, fingerprint, usage)
+
+    def _routing_log(self, what: str) -> RoutingLog:
+        if self.routing is None:
+            raise UsageError(f"{self.container.path} has no routed experts, so there is no {what}")
+        return self.routing
+
+    def _snapshot(self) -> Snapshot:
+        experts = None if self.experts is None else self.experts.statistics()
+        return Snapshot.take(self.trunk.statistics(), experts)
 
     def __enter__(self) -> Self:
         return self

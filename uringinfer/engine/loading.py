@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from uringinfer.container.container import Container
 from uringinfer.engine.engine import Engine
+from uringinfer.engine.expert_loading import ExpertFiles, expert_sizes, learned_usage, usage_curve
 from uringinfer.engine.memory import carve_trunk, peak_resident_bytes, release_unused, warm_up
 from uringinfer.engine.prompt import Prompter
 from uringinfer.engine.source import find_container
@@ -28,11 +30,12 @@ from uringinfer.planning.memory import MemoryPlan, ModelSizes, default_budget, p
 from uringinfer.planning.planner import Placement
 from uringinfer.report import Setup
 from uringinfer.residency.embedding import row_sizes
+from uringinfer.residency.policies import DEFAULT_POLICY
 from uringinfer.residency.ring import check_segment
 from uringinfer.residency.trunk import Trunk
 from uringinfer.storage.arena import Arena
-from uringinfer.storage.direct import open_file
-from uringinfer.storage.reader import ReaderKind, open_reader
+from uringinfer.storage.direct import StorageFile, open_file
+from uringinfer.storage.reader import Reader, ReaderKind, open_reader
 from uringinfer.units import format_size
 
 Progress = Callable[[str, int, int], None]
@@ -44,6 +47,8 @@ Announce = Callable[[str], None]
 DEFAULT_CHUNK = 128
 """Tokens of the prompt fed in one pass over the weights."""
 DEFAULT_CONTEXT = 4096
+DEFAULT_LOOKAHEAD = 6
+"""Experts of the next layer that a decode step guesses."""
 CONTEXT_STEP = 256
 """A context derived from a prompt is rounded up to a multiple of this."""
 
@@ -60,6 +65,9 @@ class LoadOptions:
     placement: Placement = "spread"
     ring_slots: int = 2
     trunk_budget: int | None = None
+    cache_budget: int | None = None
+    cache_policy: str = DEFAULT_POLICY
+    lookahead: int = DEFAULT_LOOKAHEAD
     all_logits: bool = False
     verify_reads: bool = False
     poison_slots: bool = False
@@ -84,6 +92,7 @@ class OpenModel:
         self.model = model
         self.prompter = prompter
         self.kernels = kernels
+        self.usage, self._usage_notes = learned_usage(container)
         self._opening_peak = opening_peak
 
     def encode(self, prompt: str, *, raw: bool = False, goes_on: bool = False) -> list[int]:
@@ -104,6 +113,7 @@ class OpenModel:
             scratch_bytes=self.model.scratch_bytes(chunk, context) + logits,
             staging_bytes=rows.staging_bytes,
             row_bytes=rows.row_bytes,
+            experts=expert_sizes(self.container, self.model),
         )
 
     def plan(self, options: LoadOptions) -> MemoryPlan:
@@ -128,6 +138,8 @@ class OpenModel:
             ring_slots=options.ring_slots,
             placement=options.placement,
             trunk_budget=options.trunk_budget,
+            cache_budget=options.cache_budget,
+            usage=usage_curve(self.usage),
         )
         if self._opening_peak > budget:
             raise BudgetError(
@@ -161,21 +173,78 @@ class OpenModel:
         began = time.perf_counter()
         release_unused()
         plan = self.plan(options)
-        arena = Arena(plan.arena_bytes)
-        file = open_file(self.container.trunk_path)
-        reader = open_reader(options.io, arena=arena, files=[file])
-        trunk = Trunk(
-            self.container.segments,
-            file,
-            reader,
-            self.kernels,
-            carve_trunk(arena, self.container.segments, plan),
-            check=check_segment if options.verify_reads else None,
-            poison=options.poison_slots,
-        )
-        trunk.load(None if progress is None else lambda done, total: progress("loading", done, total))
+        with ExitStack() as stack:
+            arena = stack.enter_context(Arena(plan.arena_bytes))
+            file = stack.enter_context(open_file(self.container.trunk_path))
+            banks = None
+            if plan.cache is not None:
+                banks = ExpertFiles(self.container)
+                stack.callback(banks.close)
+            files = [file, *(banks.files.values() if banks else ())]
+            reader = open_reader(options.io, arena=arena, files=files)
+            stack.callback(reader.close)
+            memory = carve_trunk(arena, self.container.segments, plan)
+            cache = log = None
+            if banks is not None and plan.cache is not None:
+                cache, log = banks.make_cache(
+                    arena,
+                    reader,
+                    plan.cache,
+                    policy=options.cache_policy,
+                    lookahead=options.lookahead,
+                    verify=options.verify_reads,
+                    poison=options.poison_slots,
+                )
+                stack.callback(cache.close)
+            trunk = Trunk(
+                self.container.segments,
+                file,
+                reader,
+                self.kernels,
+                memory,
+                check=check_segment if options.verify_reads else None,
+                poison=options.poison_slots,
+                experts=cache,
+            )
+            stack.callback(trunk.close)
+            if cache is not None and self.usage is not None:
+                cache.preload(self.usage.most_used(), _part(progress, "loading experts"))
+            trunk.load(_part(progress, "loading"))
+            return Engine(
+                container=self.container,
+                model=self.model,
+                prompter=self.prompter,
+                kernels=self.kernels,
+                plan=plan,
+                reader=reader,
+                trunk=trunk,
+                experts=cache,
+                routing=log,
+                setup=self._setup(options, plan, arena, file, reader, trunk),
+                notes=[
+                    *self.prompter.notes,
+                    *self.kernels.notes,
+                    *self._usage_notes,
+                    *reader.notes,
+                    *arena.notes,
+                    *(banks.notes if banks else ()),
+                ],
+                load_seconds=time.perf_counter() - began,
+                resources=stack.pop_all(),
+            )
+
+    def _setup(
+        self,
+        options: LoadOptions,
+        plan: MemoryPlan,
+        arena: Arena,
+        file: StorageFile,
+        reader: Reader,
+        trunk: Trunk,
+    ) -> Setup:
+        """What was asked for and what was obtained."""
         context = self.context(options)
-        setup = Setup(
+        return Setup(
             model=str(self.container.path),
             family=self.model.family,
             budget=plan.budget,
@@ -195,21 +264,16 @@ class OpenModel:
             kernels=self.kernels.name,
             simd=self.kernels.simd,
             threads=self.kernels.threads,
+            cache_slots=plan.cache.slots if plan.cache else 0,
+            cache_bytes=plan.cache.nbytes if plan.cache else 0,
+            cache_policy=options.cache_policy if plan.cache else None,
+            lookahead=options.lookahead if plan.cache else 0,
         )
-        return Engine(
-            container=self.container,
-            model=self.model,
-            prompter=self.prompter,
-            kernels=self.kernels,
-            plan=plan,
-            arena=arena,
-            file=file,
-            reader=reader,
-            trunk=trunk,
-            setup=setup,
-            notes=[*self.prompter.notes, *self.kernels.notes, *reader.notes, *arena.notes],
-            load_seconds=time.perf_counter() - began,
-        )
+
+
+def _part(progress: Progress | None, what: str) -> Callable[[int, int], None] | None:
+    """The progress of one thing."""
+    return None if progress is None else lambda done, total: progress(what, done, total)
 
 
 def open_model(
@@ -219,6 +283,7 @@ def open_model(
     native: bool | None = None,
     pack_dir: Path | None = None,
     chat_template: Path | None = None,
+    experts_per_token: int | None = None,
     progress: Progress | None = None,
     announce: Announce | None = None,
 ) -> OpenModel:
@@ -226,14 +291,15 @@ def open_model(
 
     `native` None takes the native kernels if they are there, True insists on them. A checkpoint is packed
     once, into `pack_dir` or the user's cache directory, after `announce` was told. `chat_template` is a file
-    that takes the place of the model's own template.
+    that takes the place of the model's own template. `experts_per_token` makes each token use so many
+    experts instead of what the model was trained with: the one option that changes answers.
 
     Raises UsageError if there is no model at `path`, UnsupportedModelError for a family that is not known,
     IntegrityError for damaged files.
     """
     peak_before = peak_resident_bytes()
     container = Container.open(find_container(Path(path), pack_dir, progress, announce))
-    model = model_from_config(container.manifest.config)
+    model = model_from_config(container.manifest.config, experts_per_token=experts_per_token)
     kernels = open_kernels(native, threads)
     prompter = Prompter(container.path, chat_template)
     warm_up(kernels)
