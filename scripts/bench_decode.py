@@ -4,7 +4,9 @@ Makes a llama-shaped bf16 model (once). In each round it measures, one after the
 `uringinfer generate` at several budgets, ring sizes and placements, each in a process of its own. Drives and
 neighbours drift within minutes, so only figures of one round are compared; the table gives medians.
 
-    python scripts/bench_decode.py WORK_DIRECTORY [--size 4GB] [--rounds 7] [--tokens 5]
+Prints a section of docs/benchmarks.md. Without DIRECTORY the model is made below the current one and removed.
+
+    python scripts/bench_decode.py [DIRECTORY] [--size 4GB] [--rounds 5] [--tokens 4]
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -142,14 +145,8 @@ def conditions(container: Container, rounds: int, tokens: int) -> str:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("directory", type=Path)
-    parser.add_argument("--size", type=parse_size, default=4 * 10**9)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--tokens", type=int, default=5)
-    arguments = parser.parse_args()
-    container = prepare(arguments.directory, arguments.size)
+def measure(container: Container, rounds: int, tokens: int) -> None:
+    """Runs every case in every round and prints the section."""
     quarter, half = container.streamed_bytes // 4, container.streamed_bytes // 2
     two = Case("25 %, 2 slots", quarter)
     three = Case("25 %, 3 slots", quarter, ("--ring-slots", "3"))
@@ -158,10 +155,12 @@ def main() -> None:
     prefix = Case("50 %, prefix", half, ("--placement", "prefix"))
     everything = Case("everything", 2 * container.streamed_bytes)
     cases = [two, three, one, spread, prefix, everything]
-    for _ in range(arguments.rounds):
+    for _ in range(rounds):
         for case in cases:
-            case.run(container, arguments.tokens)
-    print(conditions(container, arguments.rounds, arguments.tokens))
+            case.run(container, tokens)
+    print("## Decode")
+    print()
+    print(conditions(container, rounds, tokens))
     print()
     print(
         "| case | budget | hit rate | read per token | s per token | reader alone | ratio | waiting | peak |"
@@ -172,6 +171,18 @@ def main() -> None:
     print()
     for line in (compare(three, two), compare(one, two), compare(prefix, spread)):
         print(line)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("directory", type=Path, nargs="?")
+    parser.add_argument("--size", type=parse_size, default=4 * 10**9)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--tokens", type=int, default=4)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="bench-decode-", dir=".") as temporary:
+        directory = arguments.directory or Path(temporary)
+        measure(prepare(directory, arguments.size), arguments.rounds, arguments.tokens)
 
 
 if __name__ == "__main__":

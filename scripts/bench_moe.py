@@ -1,0 +1,258 @@
+"""Measures mixtures of experts from a drive: overlap and lookahead against synchronous reads, and the prompt.
+
+Makes a Qwen3-MoE-shaped bf16 model (once). In each round every case runs in a process of its own, one after
+the other, after the reader alone has read random records. Drives and neighbours drift within minutes, so only
+figures of one round are compared; the table gives medians.
+
+"Synchronous" waits for every read where it is submitted: one read at a time, nothing ahead, nothing computed
+meanwhile. It is the same engine over a reader that is wrapped to do so.
+
+Prints a section of docs/benchmarks.md. Without DIRECTORY the model is made below the current one and removed.
+
+    python scripts/bench_moe.py [DIRECTORY] [--rounds 3] [--tokens 24]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from make_synthetic import write_checkpoint
+from synthetic_moe import moe_config, moe_tensors
+
+from uringinfer.container.container import Container
+from uringinfer.engine import loading
+from uringinfer.engine.generation import GenerationOptions
+from uringinfer.engine.loading import LoadOptions, open_model
+from uringinfer.packing.packer import pack
+from uringinfer.storage.arena import Arena
+from uringinfer.storage.direct import open_file
+from uringinfer.storage.reader import Priority, ReadRequest, Ticket, open_reader
+from uringinfer.text.sampling import SamplingOptions
+from uringinfer.units import format_rate, format_size
+
+MODEL = {"layers": 16, "hidden": 1024, "inner": 512, "experts": 64, "per_token": 6}
+PROMPT = [(37 * n) % 16000 for n in range(64)]
+RECORDS_ALONE = 400
+
+
+class Synchronous:
+    """A reader that is done with every request when `submit` returns."""
+
+    overlaps = False
+
+    def __init__(self, reader: Any) -> None:
+        self._reader = reader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reader, name)
+
+    def submit(self, requests: Sequence[ReadRequest]) -> Ticket:
+        ticket: Ticket = self._reader.submit(requests)
+        self._reader.wait(ticket)
+        return ticket
+
+    def submit_each(self, requests: Sequence[ReadRequest]) -> list[Ticket]:
+        return [self.submit([request]) for request in requests]
+
+
+def prepare(directory: Path) -> Container:
+    """The packed model in `directory`, made if it is not there."""
+    path = directory / "moe.uring"
+    if not path.exists():
+        checkpoint = directory / "moe"
+        config = moe_config(**MODEL)
+        write_checkpoint(checkpoint, config, moe_tensors(config))
+        pack(checkpoint, path)
+        shutil.rmtree(checkpoint)
+    return Container.open(path)
+
+
+def model_bytes(container: Container) -> int:
+    return container.streamed_bytes + container.table_bytes + container.bank_bytes
+
+
+def reader_rate(container: Container) -> float:
+    """Bytes per second of the reader alone: random records of random layers, many in flight."""
+    rng = np.random.default_rng(time.monotonic_ns() % 2**32)
+    banks = container.manifest.banks
+    record = max(bank.record_bytes for bank in banks)
+    slots = 32
+    with Arena(slots * record) as arena:
+        files = [open_file(container.bank_path(bank)) for bank in banks]
+        reader = open_reader("auto", arena=arena, files=files)
+        regions = [arena.carve(record) for _ in range(slots)]
+        tickets: list[Ticket] = []
+        began = time.perf_counter()
+        for number in range(RECORDS_ALONE):
+            if number >= slots:
+                reader.wait(tickets[number - slots])
+            which = int(rng.integers(len(banks)))
+            nbytes = banks[which].record_bytes
+            offset = int(rng.integers(banks[which].num_experts)) * nbytes
+            region = regions[number % slots][:nbytes]
+            tickets.append(reader.submit([ReadRequest(files[which], offset, region, Priority.DEMAND)]))
+        for ticket in tickets[-slots:]:
+            reader.wait(ticket)
+        seconds = time.perf_counter() - began
+        reader.close()
+        for file in files:
+            file.close()
+    return RECORDS_ALONE * record / seconds
+
+
+def work(path: str, budget: int, *, chunk: int, tokens: int, lookahead: int, synchronous: bool) -> None:
+    """One run in this process; prints its statistics as JSON."""
+    if synchronous:
+        opened_reader = loading.open_reader
+        loading.open_reader = lambda *args, **options: Synchronous(opened_reader(*args, **options))
+    options = LoadOptions(
+        budget=budget,
+        context=256,
+        chunk=chunk,
+        lookahead=lookahead,
+        ring_slots=1 if synchronous else 2,
+    )
+    with open_model(path).load(options) as engine:
+        # drawn at random, since the likeliest token of random weights repeats itself, and with it its experts
+        sampling = SamplingOptions(temperature=1.0, seed=1)
+        generate = GenerationOptions(max_tokens=tokens + 1, sampling=sampling, ignore_eos=True)
+        generation = engine.generate(PROMPT, generate)
+        used = int(np.count_nonzero(engine.routing.counts.counts)) if engine.routing else 0
+    print(json.dumps({**generation.stats.to_json(), "distinct": used, "tokens": generation.tokens}))
+
+
+@dataclass
+class Case:
+    """One way to run; in each round, its statistics and the reader's rate before it."""
+
+    name: str
+    budget: int
+    chunk: int = 64
+    tokens: int = 24
+    lookahead: int = 6
+    synchronous: bool = False
+    runs: list[dict[str, Any]] = field(default_factory=list)
+    rates: list[float] = field(default_factory=list)
+
+    def run(self, container: Container) -> None:
+        self.rates.append(reader_rate(container))
+        options = {name: getattr(self, name) for name in ("chunk", "tokens", "lookahead", "synchronous")}
+        command = [sys.executable, __file__, str(container.path), "--worker", json.dumps(options)]
+        done = subprocess.run([*command, str(self.budget)], capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(f"{self.name}: {done.stderr}")
+        self.runs.append(json.loads(done.stdout))
+
+    def median(self, phase: str, key: str) -> float:
+        return statistics.median(run[phase][key] for run in self.runs)
+
+    def row(self) -> str:
+        experts = self.runs[-1]["decode"]["experts"]
+        speed = [
+            run["decode"]["read_bytes_per_second"] / rate
+            for run, rate in zip(self.runs, self.rates, strict=True)
+        ]
+        recall = "-" if experts["recall"] is None else f"{experts['recall']:.0%}"
+        return (
+            f"| {self.name} | {format_size(self.budget)} | {self.median('decode', 'tokens_per_second'):.2f} |"
+            f" {format_size(round(self.median('decode', 'bytes_per_token')))} | {experts['hit_rate']:.1%} |"
+            f" {recall} | {experts['prefetched']} of {experts['guesses']} |"
+            f" {self.median('decode', 'disk_wait_share'):.0%} |"
+            f" {format_rate(statistics.median(self.rates))}, {statistics.median(speed):.2f} |"
+        )
+
+
+def ratio(faster: Case, slower: Case) -> str:
+    ratios = [
+        a["decode"]["tokens_per_second"] / b["decode"]["tokens_per_second"]
+        for a, b in zip(faster.runs, slower.runs, strict=True)
+    ]
+    return (
+        f"- {faster.name}: {statistics.median(ratios):.2f} times the tokens per second of {slower.name}"
+        f" ({min(ratios):.2f}-{max(ratios):.2f})"
+    )
+
+
+def prompt_ratio(one: Case, other: Case, key: str) -> float:
+    """How the prompts of two cases compare in `key`, the median over rounds."""
+    return statistics.median(
+        a["prompt"][key] / b["prompt"][key] for a, b in zip(one.runs, other.runs, strict=True)
+    )
+
+
+def measure(container: Container, rounds: int, tokens: int) -> None:
+    """Runs every case in every round and prints the section."""
+    nbytes = model_bytes(container)
+    groups = []
+    for percent in (20, 40, 70):
+        budget = nbytes * percent // 100
+        both = Case(f"{percent} %, overlap and lookahead", budget, tokens=tokens)
+        plain = Case(f"{percent} %, overlap alone", budget, tokens=tokens, lookahead=0)
+        slow = Case(f"{percent} %, synchronous", budget, tokens=tokens, lookahead=0, synchronous=True)
+        groups.append((both, plain, slow))
+    stepwise = Case("prompt token by token", nbytes * 20 // 100, chunk=1, tokens=1)
+    chunked = Case("prompt in one chunk", nbytes * 20 // 100, chunk=64, tokens=1)
+    for _ in range(rounds):
+        for case in (*(case for group in groups for case in group), stepwise, chunked):
+            case.run(container)
+    distinct = groups[0][0].runs[0]["distinct"]
+    total, record = MODEL["layers"] * MODEL["experts"], container.manifest.banks[0].record_bytes
+    print("## Mixtures of experts")
+    print()
+    print(
+        f"{os.cpu_count()} processors ({platform.machine()}), Linux {platform.release()}; load average"
+        f" {os.getloadavg()[0]:.1f}; {format_size(nbytes)}, {MODEL['layers']} layers of {MODEL['experts']}"
+        f" experts, {MODEL['per_token']} per token, records of {format_size(record)}; {rounds} rounds of"
+        f" {len(PROMPT)} prompt tokens and {tokens} decoded ones, which used {distinct} of {total} experts"
+    )
+    print()
+    print("| case | budget | tokens/s | read per token | hits | recall | guesses used | waiting | reader |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for group in groups:
+        for case in group:
+            print(case.row())
+    print()
+    print(
+        '"reader" is what the reader alone gives at this record size, and the share of it that decoding got.'
+    )
+    print()
+    for both, plain, slow in groups:
+        print(ratio(both, slow))
+        print(ratio(both, plain))
+    read, took = (prompt_ratio(chunked, stepwise, key) for key in ("bytes_read", "seconds"))
+    print(
+        f"- {len(PROMPT)} prompt tokens in one chunk, at 20 %, read {read:.3f} of the bytes and take"
+        f" {took:.2f} of the time of one token at a time"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("directory", type=Path, nargs="?")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tokens", type=int, default=24)
+    parser.add_argument("--worker", nargs=2, metavar=("OPTIONS", "BUDGET"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.worker:
+        work(str(arguments.directory), int(arguments.worker[1]), **json.loads(arguments.worker[0]))
+        return
+    with tempfile.TemporaryDirectory(prefix="bench-moe-", dir=".") as temporary:
+        measure(prepare(arguments.directory or Path(temporary)), arguments.rounds, arguments.tokens)
+
+
+if __name__ == "__main__":
+    main()
