@@ -8,7 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from make_synthetic import write_checkpoint
+from synthetic_moe import moe_config, moe_tensors
 from tiny_models import Containers, write_tiny_checkpoint
+
+from uringinfer.packing.packer import pack
 
 ROOT = Path(__file__).parents[2]
 CGROUPS = Path("/sys/fs/cgroup")
@@ -73,6 +77,29 @@ def test_peak_memory_stays_within_the_budget(model, above_floor, options):
     assert peak <= budget
     assert stats["peak_rss_bytes"] == pytest.approx(peak, abs=1 << 20)
     assert len(json.loads(out)["tokens"]) == 5
+
+
+@pytest.fixture(scope="module")
+def moe(tmp_path_factory):
+    """55 MB of experts in records of 768 KiB."""
+    directory = tmp_path_factory.mktemp("moe-budget")
+    sizes = {"layers": 3, "hidden": 256, "inner": 512, "heads": 4, "kv_heads": 2, "vocab": 2000}
+    config = moe_config(experts=24, per_token=4, **sizes)
+    write_checkpoint(directory / "checkpoint", config, moe_tensors(config))
+    pack(directory / "checkpoint", directory / "moe.uring", segment=1 << 20)
+    return directory / "moe.uring"
+
+
+@pytest.mark.parametrize(
+    ("above_floor", "options"),
+    [(SLACK, ()), (SLACK, ("--chunk", "1")), (20 << 20, ("-c", "2048")), (80 << 20, ())],
+)
+def test_peak_memory_of_a_mixture_of_experts_stays_within_the_budget(moe, above_floor, options):
+    budget = floor_of(moe, *options) + above_floor
+    code, out, err, peak = generate(moe, budget, *options)
+    assert code == 0, err
+    assert peak <= budget
+    assert json.loads(out)["stats"]["setup"]["cache_slots"] >= 4
 
 
 def memory_cgroup():
