@@ -63,6 +63,7 @@ def test_a_model_that_is_not_there_is_one_line_and_exit_code_2(command_line, nam
         "generate": ["--ids", "1"],
         "pack": [tmp_path / "out.uring"],
         "perplexity": [tmp_path / "text"],
+        "shard": ["--back"],
         "simulate": ["--slots", "1"],
         "tokenize": ["-p", "a"],
     }

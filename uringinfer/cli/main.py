@@ -27,6 +27,7 @@ COMMANDS = {
     "pack": "uringinfer.cli.pack",
     "perplexity": "uringinfer.cli.perplexity",
     "plan": "uringinfer.cli.plan",
+    "shard": "uringinfer.cli.shard",
     "simulate": "uringinfer.cli.simulate",
     "tokenize": "uringinfer.cli.tokenize",
     "verify": "uringinfer.cli.verify",

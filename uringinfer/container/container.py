@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from uringinfer.container.manifest import Bank, Manifest, Segment, TensorPart
@@ -68,7 +68,21 @@ class Container:
         return self._banks
 
     def bank_path(self, bank: Bank) -> Path:
+        """Where the bank's records lie in a container that is not sharded."""
         return self.path / bank.file
+
+    def bank_paths(self, bank: Bank) -> tuple[Path, ...]:
+        """The files that hold the bank's records: one, or one on each drive."""
+        sharding = self.manifest.sharding
+        if sharding is None:
+            return (self.path / bank.file,)
+        return tuple(Path(drive) / bank.file for drive in sharding.drives)
+
+    def record_place(self, bank: Bank, expert: int) -> tuple[int, int]:
+        """Where the record of `expert` lies: (number of the file in `bank_paths`, offset there)."""
+        sharding = self.manifest.sharding
+        drive, number = (0, expert) if sharding is None else sharding.place(expert)
+        return drive, number * bank.record_bytes
 
     @property
     def streamed_bytes(self) -> int:
@@ -87,5 +101,6 @@ class Container:
 
     @property
     def fingerprint(self) -> str:
-        """16 hex digits that another model, or another packing of this one, does not have."""
-        return hashlib.sha256(self.manifest.to_json().encode()).hexdigest()[:16]
+        """16 hex digits that another model, or another packing of this one, does not have; sharding aside."""
+        text = replace(self.manifest, sharding=None).to_json()
+        return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -95,6 +95,10 @@ class Fields:
         values = self.items(key)
         if len(values) != count:
             self.fail(key, f"{len(values)} numbers where {count} belong")
+        return self.bounded(values, key, low, high)
+
+    def bounded(self, values: list[Any], key: str, low: int, high: int) -> tuple[int, ...]:
+        """`values`, which were read as `key`, if all are integers in [low, high]."""
         # one comparison for each of up to 100,000 numbers; the slow path finds which one is wrong
         if not all(type(value) is int and low <= value <= high for value in values):
             for number, value in enumerate(values):
@@ -134,6 +138,9 @@ class Fields:
         if type(value) is not str or pattern.fullmatch(value) is None:
             self.fail(key, f"{_shown(value)} is not {what}")
         return value
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._values
 
     def items(self, key: str) -> list[Any]:
         value = self._take(key)

@@ -24,7 +24,8 @@ PART_ALIGN = 64
 
 def check_manifest(manifest: Manifest) -> None:
     """Raises IntegrityError unless segments, banks and file names are consistent among themselves."""
-    _check_distinct("file", [name for name, _ in pointed_files(manifest)] + ["manifest.json"])
+    names = [manifest.trunk_file, *(bank.file for bank in manifest.banks)]
+    _check_distinct("file", [*names, *(file.name for file in manifest.files), "manifest.json", "shard.json"])
     _check_distinct("segment", [segment.name for segment in manifest.segments])
     _check_distinct("bank of layer", [str(bank.layer) for bank in manifest.banks])
     _check_trunk(manifest.segments)
@@ -33,11 +34,12 @@ def check_manifest(manifest: Manifest) -> None:
 
 
 def pointed_files(manifest: Manifest) -> Iterator[tuple[str, int]]:
-    """Every file the manifest points into, with the bytes that it must hold."""
+    """Every file of the directory that the manifest points into, with the bytes that it must hold."""
     if manifest.segments:
         yield manifest.trunk_file, manifest.segments[-1].offset + manifest.segments[-1].nbytes
-    for bank in manifest.banks:
-        yield bank.file, bank.num_experts * bank.record_bytes
+    if manifest.sharding is None:
+        for bank in manifest.banks:
+            yield bank.file, bank.num_experts * bank.record_bytes
     for file in manifest.files:
         yield file.name, file.nbytes
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from uringinfer.container import geometry
 from uringinfer.container.fields import MAX_INTEGER, Fields, parse_object
+from uringinfer.container.sharding import Sharding, check_drives, read_sharding
 from uringinfer.errors import EnvironmentError_, IntegrityError, UsageError
 
 FORMAT_VERSION = 1
@@ -107,6 +108,8 @@ class Manifest:
     segments: tuple[Segment, ...]
     banks: tuple[Bank, ...]
     files: tuple[AuxiliaryFile, ...]
+    sharding: Sharding | None = None
+    """Where the records of the banks lie, if not in the container itself."""
 
     def to_json(self) -> str:
         """The text of manifest.json: one key, segment, bank or file a line, the checksum last."""
@@ -116,6 +119,8 @@ class Manifest:
         for key in ("segments", "banks", "files"):
             rows = ",\n".join(json.dumps(asdict(item)) for item in getattr(self, key))
             lines.append(f'"{key}": [\n{rows}\n],' if rows else f'"{key}": [],')
+        if self.sharding is not None:
+            lines.append(f'"sharding": {json.dumps(self.sharding.to_dict())},')
         text = "\n".join(lines) + "\n"
         return text + _CHECKSUM_LINE.format(zlib.crc32(text.encode()))
 
@@ -141,6 +146,7 @@ class Manifest:
             segments=tuple(_segment(item, i) for i, item in enumerate(fields.items("segments"))),
             banks=tuple(_bank(item, i) for i, item in enumerate(fields.items("banks"))),
             files=tuple(_file(item, i) for i, item in enumerate(fields.items("files"))),
+            sharding=_sharding(fields),
         )
         fields.identifier(_CHECKSUM_KEY)
         fields.close(hint=_NEWER)
@@ -174,7 +180,14 @@ class Manifest:
             raise EnvironmentError_(f"cannot read {path}: {os.strerror(error.errno or 0)}") from error
         manifest = cls.from_json(data)
         geometry.check_files(manifest, directory)
+        check_drives(manifest)
         return manifest
+
+
+def _sharding(fields: Fields) -> Sharding | None:
+    if "sharding" not in fields:
+        return None
+    return read_sharding(fields.mapping("sharding"), f"{MANIFEST_NAME}: sharding")
 
 
 def _segment(value: object, index: int) -> Segment:

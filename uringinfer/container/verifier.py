@@ -131,10 +131,12 @@ def _segment_targets(container: Container) -> Iterator[Target]:
 
 def _record_targets(container: Container) -> Iterator[Target]:
     for bank in container.banks.values():
+        paths = container.bank_paths(bank)
         for expert, crc in enumerate(bank.crc32):
-            name = f"expert {expert} of layer {bank.layer}"
-            path, offset = container.bank_path(bank), expert * bank.record_bytes
-            yield Target(name, path, offset, bank.record_bytes, crc)
+            drive, offset = container.record_place(bank, expert)
+            yield Target(
+                f"expert {expert} of layer {bank.layer}", paths[drive], offset, bank.record_bytes, crc
+            )
 
 
 def _file_targets(container: Container) -> list[Target]:

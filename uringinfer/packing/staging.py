@@ -60,34 +60,38 @@ class Staging:
 
     def add(self, name: str, data: bytes) -> None:
         """Writes a small file and makes sure that the drive has it."""
-        path = self.path / name
-        try:
-            with path.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise write_error(path, 0, len(data), error) from error
+        write_synced(self.path / name, data)
 
     def commit(self, manifest: str) -> None:
         """Makes everything durable, then the manifest, then gives the directory its final name."""
         for file in self.files.values():
             file.sync()
-        _sync_directory(self.path)
+        sync_directory(self.path)
         self.add(f"{MANIFEST_NAME}.new", manifest.encode())
         (self.path / f"{MANIFEST_NAME}.new").rename(self.path / MANIFEST_NAME)
         self.journal.remove()
-        _sync_directory(self.path)
+        sync_directory(self.path)
         if (self.out / MANIFEST_NAME).exists():
             shutil.rmtree(self.out)
         self.path.rename(self.out)
-        _sync_directory(self.out.parent)
+        sync_directory(self.out.parent)
 
     def close(self) -> None:
         """Closes the files; what is written stays for the next pack."""
         for file in self.files.values():
             file.close()
         self.journal.close()
+
+
+def write_synced(path: Path, data: bytes) -> None:
+    """Writes a small file and makes sure that the drive has it; EnvironmentError_ if that fails."""
+    try:
+        with path.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise write_error(path, 0, len(data), error) from error
 
 
 def partial_path(out: Path) -> Path:
@@ -139,7 +143,8 @@ def _check_ours(path: Path) -> None:
             raise UsageError(f"{path} exists and was not left by a pack", hint="move or remove it")
 
 
-def _sync_directory(path: Path) -> None:
+def sync_directory(path: Path) -> None:
+    """Makes the names in a directory durable."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
