@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from uringinfer.bench.measure import Measurement
+from uringinfer.bench.roofline import Roofline, roofline
+from uringinfer.bench.sweep import Bench, Refusal, Setting, run_bench, settings_of
+from uringinfer.bench.sweep import Result as BenchResult
+from uringinfer.bench.workload import Workload, workloads_of
 from uringinfer.build_facts import BuildFacts, read_build_facts
 from uringinfer.doctor import Finding, Status, diagnose
 from uringinfer.doctor.read_clock import clock_reads
@@ -40,6 +45,8 @@ __all__ = [
     "DEFAULT_POLICY",
     "ONLINE_POLICIES",
     "PRESETS",
+    "Bench",
+    "BenchResult",
     "BuildFacts",
     "Comparison",
     "Engine",
@@ -49,18 +56,24 @@ __all__ = [
     "Listener",
     "LoadOptions",
     "LogitsFile",
+    "Measurement",
     "OpenModel",
     "Outlook",
     "PerplexityResult",
     "Placement",
     "Prompter",
     "Rates",
+    "ReaderKind",
+    "Refusal",
+    "Roofline",
     "SamplingOptions",
     "Session",
     "SessionHeader",
+    "Setting",
     "Status",
     "Tokenizer",
     "TraceWriter",
+    "Workload",
     "diagnose",
     "load",
     "measure_perplexity",
@@ -70,7 +83,11 @@ __all__ = [
     "plan",
     "read_build_facts",
     "read_header",
+    "roofline",
+    "run_bench",
+    "settings_of",
     "sweep",
+    "workloads_of",
 ]
 
 

@@ -7,6 +7,8 @@ catches these.
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class UringinferError(Exception):
     """Base of every error this package raises on purpose.
@@ -23,6 +25,16 @@ class UringinferError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message}; {self.hint}" if self.hint else self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # an error travels between processes whole; the default would call `__init__` without its keywords
+        return _restore, (type(self), self.args, self.__dict__)
+
+
+def _restore(kind: type[UringinferError], args: tuple[Any, ...], state: dict[str, Any]) -> UringinferError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 class UsageError(UringinferError):

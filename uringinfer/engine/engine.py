@@ -128,20 +128,20 @@ class Engine:
             else [int(token) for token in prompt]
         )
         sampler = _sampler(options.sampling, session)
-        before = self._snapshot()
+        before = self.snapshot()
         moments: list[Snapshot] = []
         turn = Turn(
             session,
             self.prompter.tokenizer,
             options,
             listener or Listener(),
-            on_prompt_end=lambda: moments.append(self._snapshot()),
+            on_prompt_end=lambda: moments.append(self.snapshot()),
         )
         fed = session.length
         feeding = ids if session.chosen is None else [session.chosen, *ids]
         turn.run(feeding, sampler)
         session.sampling = (sampler.seed, sampler.draws)
-        after = self._snapshot()
+        after = self.snapshot()
         prompt_end = moments[0] if moments else after
         prompt_tokens = min(len(feeding), session.length - fed)
         written = (
@@ -205,7 +205,8 @@ class Engine:
             raise UsageError(f"{self.container.path} has no routed experts, so there is no {what}")
         return self.routing
 
-    def _snapshot(self) -> Snapshot:
+    def snapshot(self) -> Snapshot:
+        """Counters and clock as they are now; `Phase.between` two of them is what happened meanwhile."""
         experts = None if self.experts is None else self.experts.statistics()
         return Snapshot.take(self.trunk.statistics(), experts)
 
