@@ -1,0 +1,153 @@
+"""Compares the tokens per second that `plan` predicts with what `bench` measures, at three budgets.
+
+Makes a dense model and a mixture of experts, both synthetic and bf16, in a directory that is removed at the
+end. In each round and at each budget the rates of drive and kernels are clocked before and after the
+measurement, since both drift, and the prediction uses their means. Prints a Markdown section.
+
+    python scripts/bench_plan.py [--directory DIR] [--size 1500MB] [--rounds 3] [--tokens 6]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from make_synthetic import layers_for_size, llama_config, llama_tensors, write_checkpoint
+from synthetic_moe import moe_config, moe_tensors
+
+from uringinfer import api
+from uringinfer.packing.packer import pack
+from uringinfer.units import format_rate, format_size, parse_size
+
+SHARES = (0.3, 0.6, 0.9)
+"""Budgets, as shares of the weights."""
+CLOCK_SECONDS = 1.0
+TARGET = 0.2
+
+
+@dataclass
+class Case:
+    """One model at one budget: in each round, the predicted and the measured tokens per second."""
+
+    model: str
+    budget: int
+    predicted: list[float] = field(default_factory=list)
+    measured: list[float] = field(default_factory=list)
+    rates: list[api.Rates] = field(default_factory=list)
+    waits: list[float] = field(default_factory=list)
+
+    def run(self, opened: api.OpenModel, tokens: int) -> None:
+        bench = api.Bench(opened.container.path, (api.Workload("tg", tokens),), 1)
+        setting = api.Setting(budget=self.budget)
+        before = api.measure_rates(opened, CLOCK_SECONDS)
+        ((_, result),) = api.run_bench(bench, [setting])
+        if isinstance(result, api.Refusal):
+            raise SystemExit(f"{self.model}: {result.error}")
+        after = api.measure_rates(opened, CLOCK_SECONDS)
+        rates = api.Rates(_mean(before.drive, after.drive), _mean(before.compute, after.compute))
+        self.predicted.append(predict(opened, self.budget, bench.options(setting), rates))
+        self.measured.append(result.tokens_per_second)
+        self.waits.append(result.wait_share)
+        self.rates.append(rates)
+
+    @property
+    def ratios(self) -> list[float]:
+        """Predicted over measured, one figure a round."""
+        return [p / m for p, m in zip(self.predicted, self.measured, strict=True)]
+
+    def row(self) -> str:
+        """One line of the table: medians, and the range of the ratio."""
+        drive = statistics.median(rates.drive or 0.0 for rates in self.rates)
+        compute = statistics.median(rates.compute or 0.0 for rates in self.rates)
+        ratio = statistics.median(self.ratios)
+        spread = f"{min(self.ratios):.2f}-{max(self.ratios):.2f}"
+        verdict = "yes" if abs(ratio - 1) <= TARGET else "no"
+        return (
+            f"| {self.model} | {format_size(self.budget)} | {format_rate(drive)} | {format_rate(compute)} |"
+            f" {statistics.median(self.predicted):.2f} | {statistics.median(self.measured):.2f} |"
+            f" {statistics.median(self.waits):.0%} | {ratio:.2f} ({spread}) | {verdict} |"
+        )
+
+
+def predict(opened: api.OpenModel, budget: int, options: api.LoadOptions, rates: api.Rates) -> float:
+    """Tokens per second by `uringinfer plan`, in a process as small as the one that is measured."""
+    command = [sys.executable, "-m", "uringinfer", "plan", str(opened.container.path), "--json"]
+    command += ["--budget", str(budget), "-c", str(options.context), "--chunk", str(options.chunk)]
+    command += ["--drive", f"{rates.drive:.0f}B/s", "--compute", f"{rates.compute:.0f}B/s"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    predicted: float = json.loads(done.stdout)["predicted_tokens_per_second"]
+    return predicted
+
+
+def _mean(first: float | None, second: float | None) -> float | None:
+    return None if first is None or second is None else (first + second) / 2
+
+
+def make_models(directory: Path, size: int) -> dict[str, api.OpenModel]:
+    """The two models of about `size` bytes each, packed and open."""
+    dense = llama_config(layers=layers_for_size(size))
+    mixture = moe_config(layers=max(1, size // (32 * 3 * 2 * 512 * 1024)), experts=32)
+    opened = {}
+    for name, config, tensors in (
+        ("dense", dense, llama_tensors(dense)),
+        ("mixture of experts", mixture, moe_tensors(mixture)),
+    ):
+        checkpoint = directory / name.replace(" ", "-")
+        write_checkpoint(checkpoint, config, tensors)
+        pack(checkpoint, checkpoint.with_suffix(".uring"))
+        for file in checkpoint.iterdir():
+            file.unlink()
+        opened[name] = api.open_model(checkpoint.with_suffix(".uring"))
+    return opened
+
+
+def run(models: dict[str, api.OpenModel], rounds: int, tokens: int) -> Sequence[Case]:
+    """Every case, in rounds that go through all of them."""
+    cases = []
+    for name, opened in models.items():
+        container = opened.container
+        weights = container.streamed_bytes + container.bank_bytes
+        cases += [(opened, Case(name, round(share * weights))) for share in SHARES]
+    for _ in range(rounds):
+        for opened, case in cases:
+            case.run(opened, tokens)
+    return [case for _, case in cases]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--directory", type=Path, help="where the models are made; the system's by default")
+    parser.add_argument("--size", type=parse_size, default=1500 * 10**6)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tokens", type=int, default=6)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=arguments.directory, prefix="bench-plan-") as directory:
+        cases = run(make_models(Path(directory), arguments.size), arguments.rounds, arguments.tokens)
+    print("## Predicted and measured\n")
+    print(
+        f"`python scripts/bench_plan.py`: {os.cpu_count()} processors ({platform.machine()}), Linux"
+        f" {platform.release()}, load average {os.getloadavg()[0]:.1f}; models of"
+        f" {format_size(arguments.size)}; medians of {arguments.rounds} rounds of {arguments.tokens} decoded"
+        f" tokens. The target is a ratio within {TARGET:.0%} of 1.\n"
+    )
+    print(
+        "| model | budget | drive | kernels | predicted t/s | measured t/s | waiting | ratio | within 20 % |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|")
+    for case in cases:
+        print(case.row())
+
+
+if __name__ == "__main__":
+    main()
