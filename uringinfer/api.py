@@ -29,6 +29,7 @@ from uringinfer.engine.outlook import Outlook, Rates, outlook_of, sweep
 from uringinfer.engine.prompt import Prompter
 from uringinfer.engine.session import Session
 from uringinfer.engine.session_file import SessionHeader, read_header
+from uringinfer.pages.run_page import write_page
 from uringinfer.perplexity import Comparison, PerplexityResult, measure_perplexity
 from uringinfer.planning.planner import Placement
 from uringinfer.planning.presets import PRESETS
@@ -88,6 +89,8 @@ __all__ = [
     "settings_of",
     "sweep",
     "workloads_of",
+    "write_page",
+    "write_run_page",
 ]
 
 
@@ -171,3 +174,24 @@ def measure_rates(opened: OpenModel, seconds: float = 2.0) -> Rates:
         drive=None if reads is None else reads.bytes_per_second,
         compute=clock_compute(opened.container, opened.kernels, seconds),
     )
+
+
+def write_run_page(path: Path, engine: Engine, generation: Generation) -> None:
+    """Writes the report of a generation by `engine` as one HTML file: of its decoding, or else of its prompt.
+
+    It has a timeline if the engine was loaded with `LoadOptions.timeline`. Raises UsageError for a generation
+    that fed nothing, EnvironmentError_ if the file cannot be written.
+    """
+    statistics = generation.stats
+    decoded = statistics.decode.tokens > 0
+    phase = statistics.decode if decoded else statistics.prompt
+    measurement = Measurement(
+        Workload("tg" if decoded else "pp", phase.tokens),
+        statistics.setup,
+        (phase,),
+        statistics.peak_rss,
+        notes=tuple(generation.notes),
+        memory=tuple(engine.plan.rows()),
+        timeline=engine.timeline(phase.passes),
+    )
+    write_page(path, [measurement])

@@ -137,3 +137,12 @@ def test_a_real_run_measures_in_a_process_of_its_own(command_line, model):
     results = json.loads(result.stdout)["results"]
     assert [one["test"] for one in results] == ["pp4", "tg2"]
     assert all(one["tokens_per_second"] > 0 and len(one["samples"]) == 2 for one in results)
+
+
+def test_the_report_has_a_section_with_a_timeline_for_each_result(command_line, model, tmp_path):
+    path = tmp_path / "report.html"
+    result = command_line("bench", model, "-p", 4, "-n", 3, "-r", 1, "--report", path)
+    assert result.code == 0, result.stderr
+    page = path.read_text()
+    assert page.count('aria-label="one pass over time"') == 2
+    assert "One chunk of the prompt: " in page and "One token: " in page

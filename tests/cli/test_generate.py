@@ -205,6 +205,17 @@ def test_an_interrupted_run_still_prints_its_json(model, tmp_path):
     assert len(np.load(path)) == 3 + len(generation["tokens"]) - 1
 
 
+@pytest.mark.parametrize(("tokens", "what"), [(6, "One token"), (0, "One chunk of the prompt")])
+def test_the_report_shows_the_last_phase_and_changes_no_token(model, tmp_path, tokens, what):
+    plain = json.loads(run(model, "-p", "hello", "-n", tokens, "--ignore-eos", "--json").stdout)
+    path = tmp_path / "report.html"
+    told = json.loads(
+        run(model, "-p", "hello", "-n", tokens, "--ignore-eos", "--json", "--report", path).stdout
+    )
+    assert told["tokens"] == plain["tokens"]
+    assert what in path.read_text() and 'aria-label="memory against the budget"' in path.read_text()
+
+
 def test_a_saved_session_goes_on_where_it_stopped(model, tmp_path):
     def tokens(*arguments):
         return json.loads(run(model, "--json", "--ignore-eos", *arguments).stdout)["tokens"]

@@ -13,7 +13,9 @@ from typing import Any
 
 from uringinfer.bench.workload import Workload
 from uringinfer.engine.engine import Engine
+from uringinfer.planning.memory import PlanRow
 from uringinfer.report import BOUND_WAIT_SHARE, Bound, Phase, Setup
+from uringinfer.residency.timeline import PassTimeline
 
 Progress = Callable[[str, int, int], None]
 """Called with what is going on, repetitions done, repetitions in all."""
@@ -23,7 +25,8 @@ Progress = Callable[[str, int, int], None]
 class Measurement:
     """What one workload did: a phase for each repetition, in an engine set up like `setup`.
 
-    `peak_rss` is the most memory, in bytes, that the process ever had until then.
+    `peak_rss` is the most memory, in bytes, that the process ever had until then; `memory` is where the plan
+    put it. `timeline` is a typical pass, if that was recorded.
     """
 
     workload: Workload
@@ -31,6 +34,8 @@ class Measurement:
     phases: tuple[Phase, ...]
     peak_rss: int
     notes: tuple[str, ...] = ()
+    memory: tuple[PlanRow, ...] = ()
+    timeline: PassTimeline | None = None
 
     @property
     def rates(self) -> list[float]:
@@ -75,6 +80,11 @@ class Measurement:
     def wait_share(self) -> float:
         """Share of the time that went by waiting for reads, 0 to 1."""
         return self._sum("wait_seconds") / self._sum("seconds")
+
+    @property
+    def read_rate(self) -> float:
+        """Bytes per second from the drive, over the whole time."""
+        return self._sum("bytes_read") / self._sum("seconds")
 
     @property
     def cpu_seconds_per_gb(self) -> float | None:

@@ -58,12 +58,16 @@ Result = Measurement | Refusal
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What to measure: `workloads`, each `repetitions` times, of the container at `model`."""
+    """What to measure: `workloads`, each `repetitions` times, of the container at `model`.
+
+    `timeline` also records what a typical pass does when.
+    """
 
     model: Path
     workloads: tuple[Workload, ...]
     repetitions: int
     chunk: int = DEFAULT_CHUNK
+    timeline: bool = False
 
     def options(self, setting: Setting) -> LoadOptions:
         """How a model is loaded for all workloads at `setting`, with just enough context."""
@@ -75,6 +79,7 @@ class Bench:
             lookahead=setting.lookahead,
             context=max(w.context for w in self.workloads),
             chunk=min(self.chunk, max(longest, depth)),
+            timeline=self.timeline,
         )
 
 
@@ -137,9 +142,16 @@ def _run_setting(bench: Bench, setting: Setting, sending: Connection) -> None:
         with opened.load(bench.options(setting), _in_mib(progress)) as engine:
             for workload in bench.workloads:
                 phases = measure(engine, workload, bench.repetitions, progress)
-                sending.send(
-                    Measurement(workload, engine.setup, phases, peak_resident_bytes(), tuple(engine.notes))
+                measurement = Measurement(
+                    workload,
+                    engine.setup,
+                    phases,
+                    peak_resident_bytes(),
+                    notes=tuple(engine.notes),
+                    memory=tuple(engine.plan.rows()),
+                    timeline=engine.timeline(phases[-1].passes),
                 )
+                sending.send(measurement)
     except UringinferError as error:
         sending.send(error)
     sending.send(None)

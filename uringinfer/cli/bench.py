@@ -102,6 +102,12 @@ def _positive_counts(text: str) -> list[int]:
     metavar="FILE",
     help="Draw tokens/s over the budget, under what drive and memory allow.",
 )
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path),
+    metavar="FILE.html",
+    help="Write a page that shows what bounds each setting.",
+)
 @click.option("--pack-dir", type=click.Path(path_type=Path), help="Where a checkpoint is packed to.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 def command(
@@ -118,6 +124,7 @@ def command(
     output: str,
     as_json: bool,
     plot: Path | None,
+    report: Path | None,
     pack_dir: Path | None,
     quiet: bool,
 ) -> None:
@@ -142,13 +149,15 @@ def command(
         opened = api.open_model(
             model, pack_dir=pack_dir, progress=packing, announce=lambda line: click.echo(line, err=True)
         )
-    bench = api.Bench(opened.container.path, tuple(workloads), repetitions, chunk)
+    bench = api.Bench(opened.container.path, tuple(workloads), repetitions, chunk, report is not None)
     results = _run(bench, settings, output, wanted=not quiet)
     if output == "json":
         rows = [row_json(setting, result) for setting, result in results]
         click.echo(json.dumps(head(bench) | {"results": rows}, indent=1))
     elif output != "jsonl":
         click.echo((as_csv if output == "csv" else as_markdown)(results))
+    if report is not None:
+        api.write_page(report, [result for _, result in results if isinstance(result, api.Measurement)])
     if plot is not None:
         draw(plot, results, api.measure_rates(opened))
 

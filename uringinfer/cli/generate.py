@@ -158,6 +158,12 @@ def _token_ids(text: str) -> list[int]:
 @click.option(
     "--pack-dir", type=click.Path(path_type=Path), help="Where a checkpoint is packed.  [default: the cache]"
 )
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path),
+    metavar="FILE.html",
+    help="Write a page that shows what bounds the run.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the text.")
 @click.option("--stats/--no-stats", default=True, show_default=True, help="Statistics on stderr.")
 @click.option(
@@ -234,6 +240,8 @@ def _run(path: Path, prompt: str | None, options: dict[str, Any]) -> api.Generat
             click.echo()
         if options["learn"]:
             engine.learn()
+        if options["report"] is not None:
+            api.write_run_page(options["report"], engine, generation)
         if options["save_session"] is not None and session.is_whole:
             session.save(options["save_session"])
         elif options["save_session"] is not None:
@@ -262,6 +270,7 @@ def _load_options(
         ring_slots=options["ring_slots"],
         all_logits=options["logits_out"] is not None,
         verify_reads=options["verify_reads"],
+        timeline=options["report"] is not None,
     )
 
 

@@ -24,6 +24,7 @@ from uringinfer.models.base import Model
 from uringinfer.planning.memory import MemoryPlan
 from uringinfer.report import Phase, RunStatistics, Setup, Snapshot
 from uringinfer.residency.experts import ExpertCache
+from uringinfer.residency.timeline import PassTimeline, Timeline
 from uringinfer.residency.trace import TraceWriter
 from uringinfer.residency.trunk import Trunk
 from uringinfer.residency.usage import UsageCounts, read_usage, write_usage
@@ -50,6 +51,7 @@ class Engine:
         trunk: Trunk,
         experts: ExpertCache | None,
         routing: RoutingLog | None,
+        timeline: Timeline | None,
         setup: Setup,
         notes: Sequence[str],
         load_seconds: float,
@@ -67,6 +69,7 @@ class Engine:
         self.load_seconds = load_seconds
         self.experts = experts
         self.routing = routing
+        self._timeline = timeline
         self._resources = resources
 
     def session(self, context: int | None = None) -> Session:
@@ -168,6 +171,12 @@ class Engine:
             stats=stats,
             notes=[*self.notes, *turn.notes],
         )
+
+    def timeline(self, last: int) -> PassTimeline | None:
+        """What a typical one of the `last` passes did when; None if the model was not loaded to record it."""
+        if self._timeline is None:
+            return None
+        return self._timeline.typical(self.container.manifest, last)
 
     def interrupt(self) -> None:
         """Asks a running generation to end at the next segment. Safe in signal handlers and other threads."""

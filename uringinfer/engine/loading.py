@@ -32,6 +32,7 @@ from uringinfer.report import Setup
 from uringinfer.residency.embedding import row_sizes
 from uringinfer.residency.policies import DEFAULT_POLICY
 from uringinfer.residency.ring import check_segment
+from uringinfer.residency.timeline import RecordingReader, Timeline
 from uringinfer.residency.trunk import Trunk
 from uringinfer.storage.arena import Arena
 from uringinfer.storage.direct import StorageFile, open_file
@@ -56,7 +57,8 @@ CONTEXT_STEP = 256
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
     """How to load. `budget` None takes what the machine grants; `context` None takes `DEFAULT_CONTEXT`, or
-    the model's if that is shorter. `all_logits` leaves room for the logits of every position of a chunk."""
+    the model's if that is shorter. `all_logits` leaves room for the logits of every position of a chunk.
+    `timeline` records what the last passes did when."""
 
     budget: int | None = None
     context: int | None = None
@@ -71,6 +73,7 @@ class LoadOptions:
     all_logits: bool = False
     verify_reads: bool = False
     poison_slots: bool = False
+    timeline: bool = False
 
 
 class OpenModel:
@@ -182,6 +185,9 @@ class OpenModel:
                 stack.callback(banks.close)
             files = [file, *(banks.files.values() if banks else ())]
             reader = open_reader(options.io, arena=arena, files=files)
+            timeline = Timeline() if options.timeline else None
+            if timeline is not None:
+                reader = RecordingReader(reader, timeline)
             stack.callback(reader.close)
             memory = carve_trunk(arena, self.container.segments, plan)
             cache = log = None
@@ -205,6 +211,7 @@ class OpenModel:
                 check=check_segment if options.verify_reads else None,
                 poison=options.poison_slots,
                 experts=cache,
+                timeline=timeline,
             )
             stack.callback(trunk.close)
             if cache is not None and self.usage is not None:
@@ -220,6 +227,7 @@ class OpenModel:
                 trunk=trunk,
                 experts=cache,
                 routing=log,
+                timeline=timeline,
                 setup=self._setup(options, plan, arena, file, reader, trunk),
                 notes=[
                     *self.prompter.notes,

@@ -24,6 +24,7 @@ from uringinfer.residency.lease import Lease, Slot
 from uringinfer.residency.order import Tensor, tensors_in_order
 from uringinfer.residency.passes import TrunkPass
 from uringinfer.residency.ring import Check, SegmentRing
+from uringinfer.residency.timeline import Timeline
 from uringinfer.storage.direct import StorageFile
 from uringinfer.storage.reader import Bytes, Priority, Reader, ReadRequest, Ticket
 
@@ -77,7 +78,8 @@ class Trunk:
     """The segments of one container, in memory and on their way there.
 
     `check` is called with every segment that was read, before it is used; `poison` makes views that outlive
-    their slot give NaN; `experts` is what a pass hands to models that have routed experts.
+    their slot give NaN; `experts` is what a pass hands to models that have routed experts; `timeline` hears
+    of passes and segments.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class Trunk:
         check: Check | None = None,
         poison: bool = False,
         experts: ExpertCache | None = None,
+        timeline: Timeline | None = None,
     ) -> None:
         self._segments = tuple(segments)
         self._file = file
@@ -98,6 +101,7 @@ class Trunk:
         self._kernels = kernels
         self._check = check
         self._experts = experts
+        self._timeline = timeline
         tensors = tensors_in_order(segments)
         self._tables: dict[str, Tensor] = {tensor.name: tensor for tensor in tensors}
         self._order = tuple(t for t in tensors if self._segments[t.pieces[0].segment].streamed)
@@ -159,10 +163,14 @@ class Trunk:
             self._experts,
         )
         self._in_pass = True
+        if self._timeline is not None:
+            self._timeline.begin_pass()
         try:
             yield weights
             weights.finish()
             self._passes += 1
+            if self._timeline is not None:
+                self._timeline.end_pass()
         except BaseException:
             weights.abandon()
             self._is_ring_current = False
@@ -210,6 +218,8 @@ class Trunk:
     def _take(self, number: int) -> Lease:
         if self._stop_requested:
             raise Interrupted("stopped as asked")
+        if self._timeline is not None:
+            self._timeline.mark(number)
         segment = self._segments[number]
         slot = self._pinned.get(number)
         if slot is not None:
