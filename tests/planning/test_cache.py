@@ -11,7 +11,7 @@ from uringinfer.planning.cache import (
     plan_cache,
     split_slots,
 )
-from uringinfer.planning.memory import ModelSizes, default_budget, plan_memory
+from uringinfer.planning.memory import ModelSizes, default_budget, plan_memory, predict_tokens_per_second
 
 MIB = 1 << 20
 EXPERTS = ExpertSizes(layers=10, count=100, per_token=4, record_bytes=MIB)
@@ -99,3 +99,13 @@ def test_the_expected_reads_of_a_token_include_the_experts():
     chosen = plan(300 * MIB)
     assert chosen.bytes_per_token == chosen.cache.bytes_per_token
     assert chosen.to_json()["cache"]["slots"] == 140
+
+
+def test_a_prediction_counts_reading_and_computing_the_experts():
+    everything = plan(160 * MIB + 1000 * MIB)  # the trunk and all experts are in memory: only compute is left
+    used = 160 * MIB + 10 * 4 * MIB
+    assert predict_tokens_per_second(everything, 1e9, float(used)) == pytest.approx(1.0, rel=1e-3)
+    small = plan(160 * MIB + 60 * MIB)
+    missed = round((1 - 0.437) * 10 * 4 * MIB)
+    seconds = missed / (100 * MIB) + 1.0
+    assert predict_tokens_per_second(small, 100.0 * MIB, float(used)) == pytest.approx(1 / seconds, rel=1e-3)

@@ -54,13 +54,17 @@ class ExpertSizes:
 
 @dataclass(frozen=True, slots=True)
 class CachePlan:
-    """The expert cache: `slots` of `record_bytes`; `hit_rate` is expected from `basis`, not certain."""
+    """The expert cache: `slots` of `record_bytes`; `hit_rate` is expected from `basis`, not certain.
+
+    Of `used_bytes_per_token`, all the experts that a token uses, `bytes_per_token` are expected to be read.
+    """
 
     slots: int
     record_bytes: int
     total_experts: int
     hit_rate: float
     bytes_per_token: int
+    used_bytes_per_token: int
     basis: str
 
     @property
@@ -109,6 +113,7 @@ def plan_cache(slots: int, experts: ExpertSizes, curve: Curve | None) -> CachePl
         total_experts=experts.total,
         hit_rate=hit_rate,
         bytes_per_token=round((1 - hit_rate) * experts.bytes_per_token),
+        used_bytes_per_token=experts.bytes_per_token,
         basis="prior of a public trace" if curve is None else "this model's usage",
     )
 

@@ -324,12 +324,15 @@ def predict_tokens_per_second(
 ) -> float | None:
     """Decoded tokens per second that the drive allows, and the kernels too if their rate is given.
 
-    None if nothing bounds the rate: nothing is read and no compute rate is known.
+    None if nothing bounds the rate: nothing is read and no compute rate is known. Experts are read and
+    computed when their layer's turn comes, so neither is hidden behind the other.
     """
     trunk = plan.trunk
     seconds = (plan.bytes_per_token - trunk.streamed_bytes) / drive_bytes_per_s + pass_seconds(
         trunk.unit_bytes, trunk.pinned, trunk.ring_slots, drive_bytes_per_s, compute_bytes_per_s
     )
+    if plan.cache is not None and compute_bytes_per_s is not None:
+        seconds += plan.cache.used_bytes_per_token / compute_bytes_per_s
     return 1.0 / seconds if seconds > 0 else None
 
 
