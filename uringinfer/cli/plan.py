@@ -102,6 +102,7 @@ def command(
         placement=placement,
         ring_slots=ring_slots,
         trunk_budget=None if preset is None else api.PRESETS[preset].trunk_bytes,
+        cache_budget=None if preset is None else api.PRESETS[preset].cache_bytes,
     )
     with progress() as report_progress:
         opened = api.open_model(
