@@ -139,6 +139,16 @@ def test_the_pass_after_an_abandoned_one_begins_anew(stored, matrices, pinned):
             np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("pinned", [(), range(6)])
+def test_a_pass_that_was_abandoned_gives_nothing_any_more(stored, pinned):
+    trunk = build_trunk(*stored, ScriptedReader(), pinned=pinned)
+    with pytest.raises(ZeroDivisionError), trunk.begin() as weights:
+        weights.matmul("layers.0.w", np.ones((1, SIZE), np.float32))
+        raise ZeroDivisionError
+    with pytest.raises(ResidencyError, match="the pass is over"):
+        weights.matmul("layers.1.w", np.ones((1, SIZE), np.float32))
+
+
 def test_a_view_that_outlives_a_poisoned_slot_holds_no_weights(stored):
     trunk = build_trunk(*stored, ScriptedReader(), slots=1, poison=True)
     with pytest.raises(ResidencyError), trunk.begin() as weights:
@@ -311,6 +321,15 @@ class TestEmbeddingRows:
             rows = weights.embedding("table", self.IDS)
             weights.matmul("table", np.ones((1, 50), np.float32))
             weights.matmul("w", np.ones((1, 8), np.float32))
+        np.testing.assert_array_equal(rows, self.TABLE[self.IDS])
+
+    def test_a_table_that_shares_its_segment_is_found_behind_the_others(self, tmp_path):
+        tensors = [("norm", np.ones(100, np.float32)), ("table", self.TABLE)]
+        trunk = build_trunk(*write_trunk(tmp_path, [tensors]), ScriptedReader())
+        with trunk.begin() as weights:
+            rows = weights.embedding("table", self.IDS)
+            weights.vector("norm")
+            weights.matmul("table", np.ones((1, 50), np.float32))
         np.testing.assert_array_equal(rows, self.TABLE[self.IDS])
 
     def test_each_row_is_read_once_in_aligned_windows_ahead_of_the_trunk(self, tmp_path):

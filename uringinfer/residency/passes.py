@@ -118,6 +118,7 @@ class TrunkPass:
         if self._lease is not None:
             self._lease.cancel()
             self._lease = None
+        self._next = len(self._order)
 
     def _turn(self, name: str) -> Tensor:
         if self._is_lent:
