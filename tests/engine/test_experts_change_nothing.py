@@ -15,6 +15,7 @@ from uringinfer.engine.generation import GenerationOptions
 from uringinfer.engine.loading import LoadOptions, open_model
 from uringinfer.errors import EnvironmentError_, IntegrityError, UsageError
 from uringinfer.packing.packer import pack
+from uringinfer.packing.sharder import shard
 from uringinfer.residency.trace import TraceWriter, read_trace
 from uringinfer.residency.usage import FILE_NAME
 
@@ -95,6 +96,18 @@ def test_logits_are_the_same_for_every_policy(native, reference, record_bytes, p
 def test_logits_are_the_same_for_every_chunk_and_trunk(native, reference, record_bytes, chunk, trunk_budget):
     logits, _ = run(native, chunk=chunk, trunk_budget=trunk_budget, cache_budget=8 * record_bytes)
     assert logits == reference
+
+
+@pytest.mark.parametrize("drives", [1, 2, 3])
+def test_logits_are_the_same_when_experts_are_spread_over_drives(native, reference, tmp_path, drives):
+    path = pack_moe(tmp_path)
+    directories = [tmp_path / f"drive{number}" for number in range(drives)]
+    for directory in directories:
+        directory.mkdir()
+    shard(path, directories)
+    opened = open_model(path)
+    budget = 10 * opened.container.manifest.banks[0].record_bytes
+    assert run(opened, cache_budget=budget, lookahead=3)[0] == reference
 
 
 def test_a_chunk_reads_each_expert_once(moe, record_bytes):

@@ -40,9 +40,9 @@ class Bench:
             checksums = tuple(crc32(record.view(np.uint8), 0) for record in records)
             banks.append(Bank(layer, path.name, EXPERTS, RECORD, PARTS, checksums))
             direct = Direct(False, "a test's file", 1, 1)
-            files[layer] = StorageFile(path, os.open(path, os.O_RDONLY), path.stat().st_size, direct)
-        self.paths = {layer: file.path for layer, file in files.items()}
-        self.records = ExpertRecords(banks, files)
+            files[layer] = [StorageFile(path, os.open(path, os.O_RDONLY), path.stat().st_size, direct)]
+        self.paths = {layer: file.path for layer, (file,) in files.items()}
+        self.records = ExpertRecords(banks, files, lambda bank, expert: (0, expert * bank.record_bytes))
         self.reader = ScriptedReader()
 
     def cache(self, slots, policy="lfru", **options):
@@ -146,6 +146,19 @@ def test_a_view_kept_beyond_its_turn_is_overwritten_when_its_expert_goes(bench):
         kept = next(arriving)[1].matrices["gate"].data
     with cache.demand(0, np.array([[2]])):
         assert np.all(kept == GARBAGE)  # the scripted reader's own, after the poison
+
+
+def test_poison_is_in_a_slot_before_its_next_read_is_submitted(bench, monkeypatch):
+    cache = bench.cache(1, poison=True)
+    bench.use(cache, 0, 1)
+    monkeypatch.setattr(bench.reader, "submit_each", lambda requests: seen.extend(requests) or [Done()])
+    seen = []
+    with cache.demand(0, np.array([[2]])):
+        assert np.all(seen[0].destination == 0xFF)
+
+
+class Done:
+    done = True
 
 
 def test_a_guess_is_read_behind_everything_else_and_counts_as_prefetched(bench):
@@ -281,6 +294,31 @@ def test_a_run_hits_what_the_simulator_says(bench):
     for turn in turns:
         bench.use(cache, turn.layer, *turn.experts)
     assert cache.statistics().hits == simulate(Trace(turns, 100), "lfru", 9).hits
+
+
+def test_what_was_wanted_most_is_the_last_of_what_was_loaded_to_go(bench):
+    cache = bench.cache(3, "lru")
+    cache.preload([(0, 4), (1, 4), (2, 4)])
+    bench.use(cache, 0, 9)
+    assert bench.use(cache, 0, 4) == [4]
+    assert (cache.statistics().hits, cache.statistics().misses) == (1, 1)
+
+
+def test_a_guess_is_judged_by_its_own_layer_alone(bench):
+    cache = bench.cache(8, lookahead=2)
+    cache.hint(1, np.array([5, 6]))
+    bench.use(cache, 2, 5, 6)
+    assert cache.statistics().recall is None
+
+
+def test_an_abandoned_turns_experts_can_be_given_up_again(bench):
+    cache = bench.cache(2)
+    bench.use(cache, 0, 1, 2)
+    with pytest.raises(ZeroDivisionError), cache.demand(0, np.array([[1, 2]])):
+        raise ZeroDivisionError
+    batches = len(bench.reader.batches)
+    with cache.demand(1, np.array([[3, 4]])):
+        assert len(bench.reader.batches[batches]) == 2
 
 
 def test_closing_waits_for_what_is_in_flight(bench):

@@ -53,11 +53,13 @@ class ExpertFiles:
         self.notes: list[str] = []
         self._stack = ExitStack()
         banks = container.manifest.banks
-        self.files: dict[int, StorageFile] = {
-            bank.layer: self._stack.enter_context(open_file(container.bank_path(bank))) for bank in banks
+        by_layer = {
+            bank.layer: [self._stack.enter_context(open_file(path)) for path in container.bank_paths(bank)]
+            for bank in banks
         }
-        self.records = ExpertRecords(banks, self.files)
-        buffered = [file for file in self.files.values() if not file.direct.is_direct]
+        self.files: list[StorageFile] = [file for files in by_layer.values() for file in files]
+        self.records = ExpertRecords(banks, by_layer, container.record_place)
+        buffered = [file for file in self.files if not file.direct.is_direct]
         if buffered:
             self.notes.append(f"experts are read through the page cache: {buffered[0].direct.reason}")
 

@@ -183,7 +183,7 @@ class OpenModel:
             if plan.cache is not None:
                 banks = ExpertFiles(self.container)
                 stack.callback(banks.close)
-            files = [file, *(banks.files.values() if banks else ())]
+            files = [file, *(banks.files if banks else ())]
             reader = open_reader(options.io, arena=arena, files=files)
             timeline = Timeline() if options.timeline else None
             if timeline is not None:

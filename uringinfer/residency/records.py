@@ -5,7 +5,7 @@ A record holds everything of one expert side by side, so one read brings it. All
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,11 +31,18 @@ class ExpertWeights:
 
 
 class ExpertRecords:
-    """The banks of one container. `files` has the open file of each bank, by layer."""
+    """The banks of one container. `files` has each bank's open files by layer, one for each drive; `place`
+    says in which of them the record of an expert lies, and where (`Container.record_place`)."""
 
-    def __init__(self, banks: Sequence[Bank], files: Mapping[int, StorageFile]) -> None:
+    def __init__(
+        self,
+        banks: Sequence[Bank],
+        files: Mapping[int, Sequence[StorageFile]],
+        place: Callable[[Bank, int], tuple[int, int]],
+    ) -> None:
         self._banks = {bank.layer: bank for bank in banks}
         self._files = dict(files)
+        self._place = place
 
     @property
     def layers(self) -> tuple[int, ...]:
@@ -62,8 +69,9 @@ class ExpertRecords:
     def request(self, key: ExpertKey, slot: Bytes, priority: Priority) -> ReadRequest:
         """The read that brings the record of `key` into the beginning of `slot`."""
         layer, expert = key
-        nbytes = self._banks[layer].record_bytes
-        return ReadRequest(self._files[layer], expert * nbytes, slot[:nbytes], priority)
+        bank = self._banks[layer]
+        number, offset = self._place(bank, expert)
+        return ReadRequest(self._files[layer][number], offset, slot[: bank.record_bytes], priority)
 
     def check(self, key: ExpertKey, record: Bytes) -> None:
         """Raises IntegrityError, naming the expert, if `record` is not what was packed."""
