@@ -6,7 +6,7 @@ neighbours drift within minutes, so only figures of one round are compared; the 
 
 Prints a section of docs/benchmarks.md. Without DIRECTORY the model is made below the current one and removed.
 
-    python scripts/bench_decode.py [DIRECTORY] [--size 4GB] [--rounds 5] [--tokens 4]
+    python scripts/bench_decode.py [DIRECTORY] [--size 4GB] [--rounds 3] [--tokens 4]
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("directory", type=Path, nargs="?")
     parser.add_argument("--size", type=parse_size, default=4 * 10**9)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tokens", type=int, default=4)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench-decode-", dir=".") as temporary:
