@@ -131,6 +131,7 @@ def test_a_model_that_is_all_in_memory_reads_nothing():
     text = with_setup(streamed_bytes=0).to_text()
     assert "hit rate 100.0%\n" in text
     assert "nothing is read while the model runs" in text
+    assert "only experts are read" in with_setup(streamed_bytes=0, cache_slots=8).to_text()
 
 
 def test_written_bytes_come_from_the_kernels_count(tmp_path):

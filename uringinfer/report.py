@@ -199,7 +199,8 @@ class Setup:
         direct = "direct" if self.is_direct else f"through the page cache ({self.direct_reason})"
         overlap = "reads overlap compute" if self.overlaps else "reads do not overlap compute"
         if not self.streamed_bytes:
-            overlap = "nothing is read while the model runs"
+            read = "only experts are" if self.cache_slots else "nothing is"
+            overlap = f"{read} read while the model runs"
         huge = f"{format_size(self.huge_bytes)} of {format_size(self.arena_bytes)} in huge pages"
         return (
             f"{self.model} ({self.family}): budget {format_size(self.budget)}, pinned"

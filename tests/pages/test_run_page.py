@@ -83,7 +83,7 @@ def test_rectangles_lie_where_their_time_is():
     svg = drawing(run_page([ONE]), "one pass over time")
     rects = {rect.find("title").text: rect for rect in svg.iter("rect") if rect.find("title") is not None}
     waiting = rects["layers.1: waiting for the trunk, 30 ms from 20 ms, 4.00 KiB"]
-    whole = 1040 - 96 - 8
+    whole = 1040 - 96 - 24
     assert float(waiting.get("x")) == pytest.approx(96 + whole * 0.25, abs=0.01)
     assert float(waiting.get("width")) == pytest.approx(whole * 0.375, abs=0.01)
 
@@ -119,6 +119,12 @@ def test_names_and_notes_are_text_not_markup():
     assert "<model>" not in page and "<note>" not in page
 
 
+def test_layers_may_have_any_name():
+    odd = replace(TIMELINE, thread=(Interval(0.0, 0.08, "a<b>&c", "computing"),), reads=())
+    page = run_page([replace(ONE, timeline=odd)])
+    assert "a<b>&c: computing, 80 ms from 0 ms" in tips(drawing(page, "one pass over time"))
+
+
 def test_the_page_refers_to_nothing_outside_of_it():
     page = run_page([ONE])
     assert "http" not in page and "url(" not in page and "<script" not in page
@@ -128,6 +134,9 @@ def test_the_page_refers_to_nothing_outside_of_it():
 def test_a_page_that_cannot_be_written_is_named(tmp_path):
     with pytest.raises(EnvironmentError_, match="nowhere"):
         write_page(tmp_path / "nowhere" / "page.html", [ONE])
+
+
+GROUNDS = {"light": "rgb(246, 247, 249)", "dark": "rgb(20, 24, 29)"}
 
 
 def browser():
@@ -145,8 +154,7 @@ def test_a_browser_renders_the_page_without_errors(tmp_path, scheme):
     # the page measures itself, so that what was laid out is known, not only what was parsed
     probe = (
         "<script>addEventListener('error', e => console.error(e.message));"
-        "document.body.dataset.scheme = "
-        " matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light';"
+        "document.body.dataset.ground = getComputedStyle(document.body).backgroundColor;"
         "document.body.dataset.heights ="
         " [...document.querySelectorAll('svg')].map(s => Math.round(s.getBoundingClientRect().height));"
         "document.body.dataset.wide = document.documentElement.scrollWidth > innerWidth;"
@@ -163,4 +171,4 @@ def test_a_browser_renders_the_page_without_errors(tmp_path, scheme):
     heights = [int(height) for height in re.search(r'data-heights="([^"]*)"', done.stdout)[1].split(",")]
     assert len(heights) == 8 and min(heights) > 20
     assert 'data-wide="false"' in done.stdout
-    assert f'data-scheme="{scheme}"' in done.stdout
+    assert f'data-ground="{GROUNDS[scheme]}"' in done.stdout

@@ -21,6 +21,7 @@ _Scale = Callable[[float], float]
 
 WIDTH = 1040
 _LEFT = 96
+_RIGHT = 24
 _LANE = 13
 _MOST_LANES = 4
 _MOST_PARTS = 8
@@ -32,7 +33,7 @@ def timeline_chart(timeline: PassTimeline) -> str:
     seconds = timeline.seconds or 1e-9
 
     def x(at: float) -> float:
-        return _LEFT + at / seconds * (WIDTH - _LEFT - 8)
+        return _LEFT + at / seconds * (WIDTH - _LEFT - _RIGHT)
 
     parts = [_layer_bands(timeline, x)]
     parts.append(f'<text x="{_LEFT - 8}" y="43" text-anchor="end">processor</text>')
@@ -69,7 +70,7 @@ def layer_chart(timeline: PassTimeline) -> str:
         read[one.group] += one.nbytes
     longest = max((sum(times[group, kind] for kind in KINDS) for group in groups), default=0.0) or 1e-9
     most = max(read.values(), default=0)
-    step = (WIDTH - _LEFT - 8) / max(1, len(groups))
+    step = (WIDTH - _LEFT - _RIGHT) / max(1, len(groups))
     base, height, depth = 150, 130, 56 if most else 0
     parts = [
         f'<text x="{_LEFT - 8}" y="{base - height + 9}" text-anchor="end">{_milliseconds(longest)}</text>',
