@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +29,27 @@ def require_fio() -> str:
     return subprocess.run(["fio", "--version"], capture_output=True, text=True, check=True).stdout.strip()
 
 
+@contextlib.contextmanager
+def huge_page_pool(nbytes: int) -> Iterator[None]:
+    """A pool of free 2 MiB pages for `nbytes` bytes, reserved for the while if it is not there.
+
+    Ends the program with the remedy if that is not allowed."""
+    counter = Path("/proc/sys/vm/nr_hugepages")
+    free = int(Path("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages").read_text())
+    before = counter.read_text()
+    missing = -(-nbytes // (2 << 20)) - free
+    try:
+        if missing > 0:
+            counter.write_text(str(int(before) + missing))
+        yield
+    except PermissionError:
+        sys.exit(f"fio needs huge pages; as root: sysctl vm.nr_hugepages={int(before) + missing}")
+    finally:
+        if missing > 0:
+            with contextlib.suppress(PermissionError):
+                counter.write_text(before)
+
+
 def run_fio(
     path: str | Path,
     *,
@@ -38,11 +61,16 @@ def run_fio(
     engine: str = "io_uring",
     registered: bool = True,
     huge: bool = False,
+    pooled: bool = False,
+    batched: bool = False,
+    seconds: int | None = None,
     write: bool = False,
 ) -> FioResult:
     """Reads `nbytes` bytes of `path` (absolute, or /proc/PID/fd/FD) once, or writes them to it.
 
-    fio has no option for transparent huge pages; `huge` makes the C library's malloc ask for them."""
+    With `seconds`, again and again for so long. fio has no option for transparent huge pages; `huge` makes
+    the C library's malloc ask for them, `pooled` takes memory from `huge_page_pool`. `batched` hands over and
+    takes as many reads at once as there is room for or are done, instead of one by one."""
     kind = "write" if write else "read"
     arguments = {
         "name": kind,
@@ -57,6 +85,13 @@ def run_fio(
         "allow_file_create": int(write),
         "output-format": "json",
     }
+    if seconds is not None:
+        del arguments["io_size"]
+        arguments |= {"runtime": seconds, "time_based": 1}
+    if batched:
+        arguments |= {"iodepth_batch_submit": queue_depth, "iodepth_batch_complete_max": queue_depth}
+    if pooled:
+        arguments["iomem"] = "shmhuge"
     if engine == "io_uring":
         arguments |= {"fixedbufs": int(registered), "registerfiles": int(registered)}
     command = [

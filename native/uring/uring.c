@@ -2,7 +2,9 @@
 
 #include <errno.h>
 #include <liburing.h>
+#include <stdbool.h>
 #include <stdlib.h>
+#include <time.h>
 
 /* liburing 2.2 does not know these yet */
 #ifndef IORING_SETUP_SINGLE_ISSUER
@@ -12,10 +14,11 @@
 #define IORING_SETUP_DEFER_TASKRUN (1U << 13)
 #endif
 
+enum { BATCH = 64 };
+
 struct uring {
     struct io_uring ring;
-    uint64_t accepted;
-    uint64_t retired;
+    uint64_t accepted, retired;
 };
 
 /* Best first. A kernel that does not know a flag says -EINVAL.
@@ -32,16 +35,16 @@ static const unsigned setup_ladder[] = {
     0,
 };
 
-static int check_can_read(struct io_uring *ring)
+static bool can_read(struct io_uring *ring)
 {
     struct io_uring_probe *probe = io_uring_get_probe_ring(ring);
-    int can = probe && io_uring_opcode_supported(probe, IORING_OP_READ);
+    bool can = probe && io_uring_opcode_supported(probe, IORING_OP_READ);
 
     io_uring_free_probe(probe);
-    return can ? 0 : -ENOSYS;
+    return can;
 }
 
-int uring_open(unsigned depth, struct uring **out)
+int uring_open(unsigned depth, struct uring **out, unsigned *flags)
 {
     struct uring *ring = calloc(1, sizeof *ring);
     int result = -EINVAL;
@@ -50,16 +53,16 @@ int uring_open(unsigned depth, struct uring **out)
         return -ENOMEM;
     for (size_t i = 0; i < sizeof setup_ladder / sizeof *setup_ladder && result == -EINVAL; i++)
         result = io_uring_queue_init(depth, &ring->ring, setup_ladder[i]);
-    if (result == 0) {
-        result = check_can_read(&ring->ring);
-        if (result < 0)
-            io_uring_queue_exit(&ring->ring);
+    if (result == 0 && !can_read(&ring->ring)) {
+        io_uring_queue_exit(&ring->ring);
+        result = -ENOSYS;
     }
     if (result < 0) {
         free(ring);
         return result;
     }
     *out = ring;
+    *flags = ring->ring.flags;
     return 0;
 }
 
@@ -67,11 +70,6 @@ void uring_close(struct uring *ring)
 {
     io_uring_queue_exit(&ring->ring);
     free(ring);
-}
-
-unsigned uring_setup_flags(const struct uring *ring)
-{
-    return ring->ring.flags;
 }
 
 int uring_register_buffers(struct uring *ring, uint64_t address, uint64_t nbytes, uint64_t step)
@@ -141,13 +139,10 @@ uint64_t uring_in_flight(const struct uring *ring)
 
 static int copy_ready(struct uring *ring, struct uring_done *done, unsigned capacity)
 {
-    struct io_uring_cqe *ready[64];
-    unsigned count;
-
-    if (capacity > sizeof ready / sizeof *ready)
-        capacity = sizeof ready / sizeof *ready;
+    struct io_uring_cqe *ready[BATCH];
     /* also works off what the kernel deferred, if TASKRUN_FLAG says that there is something */
-    count = io_uring_peek_batch_cqe(&ring->ring, ready, capacity);
+    unsigned count = io_uring_peek_batch_cqe(&ring->ring, ready, capacity < BATCH ? capacity : BATCH);
+
     for (unsigned i = 0; i < count; i++) {
         done[i].number = ready[i]->user_data;
         done[i].result = ready[i]->res;
@@ -175,4 +170,51 @@ void uring_advance(struct uring *ring, unsigned count)
 {
     io_uring_cq_advance(&ring->ring, count);
     ring->retired += count;
+}
+
+static int64_t nanoseconds(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static int submit_noted(struct uring *ring, struct uring_run *run, unsigned room, int64_t begin)
+{
+    uint64_t accepted = ring->accepted;
+    int result = uring_submit(ring, run->reads + run->submitted, room);
+    int64_t now = nanoseconds();
+
+    for (; accepted < ring->accepted; accepted++, run->submitted++)
+        run->notes[run->submitted] = (struct uring_note){.begin = begin, .submitted = now};
+    return result;
+}
+
+int uring_saturate(struct uring *ring, struct uring_run *run)
+{
+    struct uring_done done[BATCH];
+    int64_t now = nanoseconds();
+
+    for (;;) {
+        unsigned room = run->depth - (run->submitted - run->finished);
+        int result = 0;
+
+        if (room > run->count - run->submitted)
+            room = run->count - run->submitted;
+        if (room && (now < run->deadline || !run->submitted))
+            result = submit_noted(ring, run, room, now);
+        if (result < 0 || run->submitted == run->finished)
+            return result;
+        result = uring_reap(ring, done, BATCH, 1);
+        if (result < 0)
+            return result;
+        now = nanoseconds();
+        for (int i = 0; i < result; i++) {
+            run->notes[done[i].number].end = now;
+            run->notes[done[i].number].result = done[i].result;
+        }
+        uring_advance(ring, result);
+        run->finished += result;
+    }
 }

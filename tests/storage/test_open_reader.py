@@ -73,7 +73,7 @@ def test_a_kernel_that_refuses_the_ring_is_a_denial(monkeypatch: pytest.MonkeyPa
         URING_FIXED_FILE = 1
         URING_ASYNC = 2
 
-        def uring_open(self, depth: int, pointer: object) -> int:
+        def uring_open(self, depth: int, pointer: object, flags: object) -> int:
             return -errno.ENOSYS
 
     module = SimpleNamespace(lib=Refusing(), ffi=SimpleNamespace(new=lambda kind: [None]))

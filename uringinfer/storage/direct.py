@@ -36,7 +36,9 @@ DirectMode = Literal["auto", "require", "never"]
 ALIGNMENT = 4096
 """What the containers' offsets and lengths are multiples of; a file that asks for more cannot be direct."""
 
-_IN_MEMORY = frozenset({"tmpfs", "ramfs", "hugetlbfs"})
+IN_MEMORY = frozenset({"tmpfs", "ramfs", "hugetlbfs"})
+"""File systems without a device behind them."""
+
 _MAY_CACHE = frozenset({"fuse", "zfs", "ecryptfs", "9p", "vboxsf", "vmhgfs", "cifs", "smb2"})
 _FOLIO = 2 << 20  # the page cache gives up whole folios only; none is larger than this
 _ATTEMPTS = 3
@@ -98,14 +100,17 @@ class StorageFile:
         self.close()
 
 
-def open_file(path: str | os.PathLike[str], *, direct: DirectMode = "auto") -> StorageFile:
+def open_file(
+    path: str | os.PathLike[str], *, direct: DirectMode = "auto", shown_as: Path | None = None
+) -> StorageFile:
     """Opens `path` (a regular file or a block device) for reading.
 
     "auto" bypasses the page cache where that can be proven, "require" raises EnvironmentError_ with the
     reason where it cannot, "never" reads through the page cache. UsageError if `path` is missing or no file;
-    EnvironmentError_ if it may not be read.
+    EnvironmentError_ if it may not be read. `shown_as` is what messages call it instead of `path`.
     """
     path = Path(path)
+    name = shown_as or path
     _check_is_file(path)
     if direct == "never":
         fd, found = _open(path, 0), _buffered("the page cache was asked for")
@@ -114,17 +119,17 @@ def open_file(path: str | os.PathLike[str], *, direct: DirectMode = "auto") -> S
     with _closed_on_error(fd):
         if direct == "require" and not found.is_direct:
             raise EnvironmentError_(
-                f"{path}: no direct I/O: {found.reason}",
+                f"{name}: no direct I/O: {found.reason}",
                 hint="move it to a local ext4, xfs or btrfs file system, or do without direct I/O",
             )
-        return StorageFile(path, fd, _size(fd), found)
+        return StorageFile(name, fd, _size(fd), found)
 
 
 def judge(evidence: Evidence) -> Direct:
     """Weighs what the witnesses say; pure."""
     name = evidence.filesystem
     alignment = evidence.alignment
-    if name in _IN_MEMORY:
+    if name in IN_MEMORY:
         return _buffered(f"{name} keeps its files in memory, there is no drive behind it")
     if name in _MAY_CACHE:
         return _buffered(f"{name} accepts O_DIRECT and may cache all the same")

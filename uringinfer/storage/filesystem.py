@@ -7,6 +7,7 @@ so that it works without a compiled module. Each function says what it answers w
 from __future__ import annotations
 
 import ctypes
+import errno
 import mmap
 import os
 from typing import NamedTuple
@@ -111,3 +112,36 @@ def cached_pages(fd: int, offset: int, nbytes: int) -> int | None:
 def evict(fd: int, offset: int, nbytes: int) -> None:
     """Asks the page cache to forget clean pages of this range; dirty and mapped pages stay."""
     os.posix_fadvise(fd, offset, nbytes, os.POSIX_FADV_DONTNEED)
+
+
+def data_bytes(fd: int, nbytes: int) -> int:
+    """How many of the first `nbytes` bytes have blocks behind them; reading the rest, holes, reads no drive.
+
+    A file system without SEEK_DATA says that all of them have.
+    """
+    total = position = 0
+    try:
+        while position < nbytes:
+            start = os.lseek(fd, position, os.SEEK_DATA)
+            position = os.lseek(fd, start, os.SEEK_HOLE)
+            total += min(position, nbytes) - min(start, nbytes)
+    except OSError as error:
+        if error.errno != errno.ENXIO:  # no data after `position`
+            return nbytes
+    return total
+
+
+def cached_share(fd: int, nbytes: int, *, samples: int = 64) -> float:
+    """About which part of a file's first `nbytes` bytes the page cache holds, from windows of 1 MiB.
+
+    0 where it cannot be known.
+    """
+    window = 1 << 20
+    count = -(-nbytes // window)
+    step = max(1, count // samples)
+    resident = pages = 0
+    for number in range(0, count, step):
+        length = min(window, nbytes - number * window)
+        resident += cached_pages(fd, number * window, length) or 0
+        pages += -(-length // mmap.PAGESIZE)
+    return resident / pages if pages else 0.0

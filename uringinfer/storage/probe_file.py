@@ -51,7 +51,7 @@ def random_file(
         _write_random(fd, nbytes, progress)
         os.fsync(fd)
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        file = open_file(f"/proc/self/fd/{fd}", direct=direct)
+        return open_file(f"/proc/self/fd/{fd}", direct=direct, shown_as=directory / "(test file)")
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
@@ -61,8 +61,6 @@ def random_file(
         ) from None
     finally:
         os.close(fd)
-    file.path = directory / "(test file)"
-    return file
 
 
 def random_chunks(nbytes: int, buffer: NDArray[np.uint8]) -> Iterator[NDArray[np.uint8]]:

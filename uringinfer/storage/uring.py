@@ -26,6 +26,9 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from uringinfer.errors import EnvironmentError_, UsageError
 from uringinfer.storage.arena import Arena
 from uringinfer.storage.denial import Denial, import_denial, registration_note, setup_denial
@@ -36,7 +39,24 @@ from uringinfer.storage.reader import ReaderStatistics, ReadRequest, Ticket
 BUFFER_BYTES = 1 << 30
 """The kernel takes no larger registered buffer; an arena becomes several."""
 
-_LATER = (-errno.EAGAIN, -errno.EBUSY, -errno.EINTR)
+LATER = (-errno.EAGAIN, -errno.EBUSY, -errno.EINTR)
+"""What a ring answers that is not ready now: ask again."""
+
+READ_DTYPE = np.dtype(
+    [
+        ("number", np.uint64),
+        ("offset", np.uint64),
+        ("address", np.uint64),
+        ("nbytes", np.uint32),
+        ("file", np.int32),
+        ("buffer", np.int32),
+        ("flags", np.uint32),
+    ]
+)
+"""`struct uring_read` of uring.h, for arrays of reads."""
+
+NOTE_DTYPE = np.dtype([(name, np.int64) for name in ("begin", "submitted", "end", "result")])
+"""`struct uring_note` of uring.h."""
 
 
 class RingRead(NamedTuple):
@@ -88,19 +108,19 @@ class Ring:
     _FLAG_NAMES = ((1 << 8, "COOP_TASKRUN"), (1 << 12, "SINGLE_ISSUER"), (1 << 13, "DEFER_TASKRUN"))
 
     def __init__(self, module: Any, depth: int) -> None:
-        ffi, self._lib = module.ffi, module.lib
+        self._ffi = ffi = module.ffi
+        self._lib = module.lib
         self.FIXED_FILE: int = self._lib.URING_FIXED_FILE
         self.ASYNC: int = self._lib.URING_ASYNC
-        pointer = ffi.new("struct uring **")
-        result = self._lib.uring_open(depth, pointer)
+        pointer, flags = ffi.new("struct uring **"), ffi.new("unsigned *")
+        result = self._lib.uring_open(depth, pointer, flags)
         if result < 0:
             raise OSError(-result, os.strerror(-result))
         self._ring = pointer[0]
         self._depth = depth
         self._reads = ffi.new("struct uring_read[]", depth)
         self._done = ffi.new("struct uring_done[]", depth)
-        flags = self._lib.uring_setup_flags(self._ring)
-        self.flags = [name for bit, name in self._FLAG_NAMES if flags & bit]
+        self.flags = [name for bit, name in self._FLAG_NAMES if flags[0] & bit]
 
     @property
     def accepted(self) -> int:
@@ -124,6 +144,22 @@ class Ring:
             return count, []
         done = self._done
         return 0, [(done[i].number, done[i].result) for i in range(count)]
+
+    def saturate(self, reads: NDArray[np.void], notes: NDArray[np.void], depth: int, deadline: int) -> int:
+        """Keeps `depth` of `reads` (READ_DTYPE [n], numbered from 0) in flight until `deadline`, in ns.
+
+        Fills `notes` (NOTE_DTYPE [n]); how many reads were done. For measuring: no Python runs between two
+        reads. Raises OSError if the ring fails. After KeyboardInterrupt, reads may be in flight.
+        """
+        ffi = self._ffi
+        packed_reads = ffi.from_buffer("struct uring_read[]", reads)
+        packed_notes = ffi.from_buffer("struct uring_note[]", notes)
+        run = ffi.new("struct uring_run *", (packed_reads, packed_notes, deadline, len(reads), depth, 0, 0))
+        while status := self._lib.uring_saturate(self._ring, run):
+            if status not in LATER:
+                raise OSError(-status, os.strerror(-status))
+        finished: int = run.finished
+        return finished
 
     def advance(self, count: int) -> None:
         self._lib.uring_advance(self._ring, count)
@@ -247,7 +283,7 @@ class UringReader:
         if accepted < queue.next_number:
             unsent = range(accepted, queue.next_number)
             result = self._ring.submit([self._ring_read(number, queue.started[number]) for number in unsent])
-            if result < 0 and result not in _LATER:
+            if result < 0 and result not in LATER:
                 raise EnvironmentError_(
                     f"io_uring failed to submit: {os.strerror(-result)}", hint="use preadv"
                 )
@@ -255,7 +291,7 @@ class UringReader:
     def _collect(self, wait: bool) -> int:
         """Processes the results that are there, or sleeps for the first; how many they were."""
         status, results = self._ring.reap(wait)
-        if status < 0 and status not in _LATER:
+        if status < 0 and status not in LATER:
             raise EnvironmentError_(f"io_uring failed to wait: {os.strerror(-status)}", hint="use preadv")
         for number, result in results:
             self._queue.complete(number, result)
