@@ -19,6 +19,7 @@ _PUBLIC = frozenset(
         "LogitsFile",
         "OpenModel",
         "Prompter",
+        "ProbeReport",
         "SamplingOptions",
         "Session",
         "Tokenizer",
@@ -26,6 +27,7 @@ _PUBLIC = frozenset(
         "load",
         "measure_perplexity",
         "open_model",
+        "probe",
     }
 )
 

@@ -33,6 +33,10 @@ from uringinfer.pages.run_page import write_page
 from uringinfer.perplexity import Comparison, PerplexityResult, measure_perplexity
 from uringinfer.planning.planner import Placement
 from uringinfer.planning.presets import PRESETS
+from uringinfer.probing import Conditions as ProbeConditions
+from uringinfer.probing import Mode as ProbeMode
+from uringinfer.probing import ProbeReport, SavedRate, probe, save_rate, saved_rate
+from uringinfer.probing import Row as ProbeRow
 from uringinfer.residency.policies import DEFAULT_POLICY, ONLINE_POLICIES
 from uringinfer.residency.trace import TraceWriter
 from uringinfer.storage.direct import open_file
@@ -62,12 +66,17 @@ __all__ = [
     "Outlook",
     "PerplexityResult",
     "Placement",
+    "ProbeConditions",
+    "ProbeMode",
+    "ProbeReport",
+    "ProbeRow",
     "Prompter",
     "Rates",
     "ReaderKind",
     "Refusal",
     "Roofline",
     "SamplingOptions",
+    "SavedRate",
     "Session",
     "SessionHeader",
     "Setting",
@@ -82,10 +91,13 @@ __all__ = [
     "open_model",
     "outlook_of",
     "plan",
+    "probe",
     "read_build_facts",
     "read_header",
     "roofline",
     "run_bench",
+    "save_rate",
+    "saved_rate",
     "settings_of",
     "sweep",
     "workloads_of",

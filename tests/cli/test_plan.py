@@ -153,3 +153,10 @@ def test_wrong_requests_exit_2_with_one_line(command_line, model, options, messa
     assert result.code == 2
     assert message in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_without_a_given_rate_it_takes_the_one_that_probe_saved(plan, monkeypatch):
+    saved = api.SavedRate(bytes_per_second=3e9, block_bytes=MIB, queue_depth=8, way="uring")
+    monkeypatch.setattr(api, "saved_rate", lambda path: saved)
+    assert plan()["drive_bytes_per_second"] == 3e9
+    assert plan("--drive", "1GB/s")["drive_bytes_per_second"] == 1e9

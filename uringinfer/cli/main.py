@@ -29,6 +29,7 @@ COMMANDS = {
     "perplexity": "uringinfer.cli.perplexity",
     "plan": "uringinfer.cli.plan",
     "shard": "uringinfer.cli.shard",
+    "probe": "uringinfer.cli.probe",
     "simulate": "uringinfer.cli.simulate",
     "tokenize": "uringinfer.cli.tokenize",
     "verify": "uringinfer.cli.verify",

@@ -111,6 +111,8 @@ def command(
             progress=report_progress,
             announce=lambda line: click.echo(line, err=True),
         )
+    if drive is None and not measure and (saved := api.saved_rate(opened.container.path)) is not None:
+        drive = saved.bytes_per_second
     rates = api.measure_rates(opened) if measure else api.Rates(drive, compute)
     if budgets is None:
         outlook = api.outlook_of(opened, options, rates)

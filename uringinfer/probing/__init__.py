@@ -1,0 +1,86 @@
+"""Measures what a drive gives, as a person can believe it: the sweep behind `uringinfer probe`.
+
+It reads a container's own files, a file, a block device, or a test file that it writes into a directory. It
+knows what it reads, and reports as a drive's rate only what came from a drive.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from uringinfer.probing.cells import Mode, ProbeCell, Way, choose_cells
+from uringinfer.probing.conditions import Conditions, find_conditions
+from uringinfer.probing.report import ProbeReport, Row, judge_row
+from uringinfer.probing.saved import SavedRate, save_rate, saved_rate
+from uringinfer.probing.target import open_target
+from uringinfer.storage.arena import HUGE_PAGE, Arena
+from uringinfer.storage.denial import Denial
+from uringinfer.storage.direct import open_file
+from uringinfer.storage.filesystem import cached_share, evict
+from uringinfer.storage.throughput import Meter
+from uringinfer.storage.uring import open_ring
+
+__all__ = ["Conditions", "Mode", "ProbeReport", "Row", "SavedRate", "probe", "save_rate", "saved_rate"]
+
+Progress = Callable[[str, int, int], None]
+
+
+def probe(
+    path: str | os.PathLike[str],
+    *,
+    mode: Mode = "normal",
+    size: int | None = None,
+    require_direct: bool = False,
+    progress: Progress | None = None,
+) -> ProbeReport:
+    """Sweeps block sizes, queue depths, patterns and ways to read over what lies at `path`.
+
+    `size` bounds the test file, or how much of a file is read. `progress` is called with (what, done, in
+    all). Raises UsageError if there is nothing at `path` or it is too small, EnvironmentError_ if direct I/O
+    is required and refused or a test file finds no space, IntegrityError for a damaged container.
+    """
+    with contextlib.ExitStack() as stack:
+        target = stack.enter_context(
+            open_target(Path(path), mode, size, require_direct=require_direct, progress=progress)
+        )
+        cells, seconds = choose_cells(mode, target.nbytes, target.block_sizes)
+        in_flight = max(cell.block_bytes * cell.queue_depth for cell in cells)
+        arena = stack.enter_context(Arena(max(in_flight, HUGE_PAGE)))
+        ring = open_ring(1)
+        memory = arena.carve(arena.nbytes)
+        conditions = find_conditions(target, arena, ring)
+        if not isinstance(ring, Denial):
+            ring.close()
+        cells = possible_cells(cells, conditions)
+        cached_file = stack.enter_context(
+            open_file(f"/proc/self/fd/{target.file.fd}", direct="never", shown_as=target.file.path)
+        )
+        meters = {
+            False: Meter(target.file, target.nbytes, memory, seconds),
+            True: Meter(cached_file, target.nbytes, memory, seconds),
+        }
+        rows = []
+        for number, cell in enumerate(cells):
+            if progress is not None:
+                progress("probing", number, len(cells))
+            buffered = cell.way is Way.BUFFERED
+            share = 0.0
+            if buffered or not conditions.direct:
+                evict(target.file.fd, 0, 0)
+                share = cached_share(target.file.fd, target.nbytes)
+            measured = meters[buffered].measure(cell.cell)
+            rows.append(Row(cell, measured, share, judge_row(conditions, measured, share)))
+    return ProbeReport(conditions, target.model, tuple(rows))
+
+
+def possible_cells(cells: Sequence[ProbeCell], conditions: Conditions) -> list[ProbeCell]:
+    """`cells` without those that this machine denies; what cannot be registered is read unregistered."""
+    if conditions.ring_denial is not None:
+        return [cell for cell in cells if not cell.way.needs_ring]
+    if conditions.registration_note is not None:
+        cells = [replace(cell, way=Way.URING) if cell.way is Way.REGISTERED else cell for cell in cells]
+    return list(dict.fromkeys(cells))
