@@ -103,7 +103,7 @@ def packed(tmp_path, parts, tensors, **options):
 def record(container, expert):
     """Name -> bytes of the parts of one expert's record."""
     bank = container.banks[3]
-    data = container.bank_path(bank).read_bytes()[expert * bank.record_bytes :]
+    data = container.bank_paths(bank)[0].read_bytes()[expert * bank.record_bytes :]
     return {p.name: data[p.offset : p.offset + p.nbytes] for p in bank.parts}
 
 

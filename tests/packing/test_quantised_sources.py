@@ -103,7 +103,7 @@ def test_fp8_experts_keep_codes_and_scales(tmp_path, stacked):
     )
     container = packed(tmp_path, tensors, experts=(ExpertLayer(0, EXPERTS, parts),))
     bank = container.banks[0]
-    data = container.bank_path(bank).read_bytes()
+    data = container.bank_paths(bank)[0].read_bytes()
     for expert in range(EXPERTS):
         for half, kept in enumerate(bank.parts):
             start = expert * bank.record_bytes + kept.offset
@@ -129,7 +129,7 @@ def test_mxfp4_experts_keep_blocks_and_scales(tmp_path, arrangement, grouped):
     )
     container = packed(tmp_path, tensors, experts=(ExpertLayer(0, EXPERTS, parts),))
     bank = container.banks[0]
-    data = container.bank_path(bank).read_bytes()
+    data = container.bank_paths(bank)[0].read_bytes()
     for expert in range(EXPERTS):
         for kept, (first, step) in zip(bank.parts, ARRANGEMENTS[arrangement], strict=True):
             start = expert * bank.record_bytes + kept.offset

@@ -67,10 +67,6 @@ class Container:
         """The banks of routed experts by layer; empty for a dense model."""
         return self._banks
 
-    def bank_path(self, bank: Bank) -> Path:
-        """Where the bank's records lie in a container that is not sharded."""
-        return self.path / bank.file
-
     def bank_paths(self, bank: Bank) -> tuple[Path, ...]:
         """The files that hold the bank's records: one, or one on each drive."""
         sharding = self.manifest.sharding

@@ -52,7 +52,8 @@ class ExpertFiles:
     def __init__(self, container: Container) -> None:
         self.notes: list[str] = []
         self._stack = ExitStack()
-        banks = container.manifest.banks
+        banks, sharding = container.manifest.banks, container.manifest.sharding
+        self.drives = 1 if sharding is None else len(sharding.drives)
         by_layer = {
             bank.layer: [self._stack.enter_context(open_file(path)) for path in container.bank_paths(bank)]
             for bank in banks

@@ -36,7 +36,7 @@ from uringinfer.residency.timeline import RecordingReader, Timeline
 from uringinfer.residency.trunk import Trunk
 from uringinfer.storage.arena import Arena
 from uringinfer.storage.direct import StorageFile, open_file
-from uringinfer.storage.reader import Reader, ReaderKind, open_reader
+from uringinfer.storage.reader import DEFAULT_QUEUE_DEPTH, Reader, ReaderKind, open_reader
 from uringinfer.units import format_size
 
 Progress = Callable[[str, int, int], None]
@@ -184,7 +184,9 @@ class OpenModel:
                 banks = ExpertFiles(self.container)
                 stack.callback(banks.close)
             files = [file, *(banks.files if banks else ())]
-            reader = open_reader(options.io, arena=arena, files=files)
+            # pieces of one record fill the usual queue; several drives are busy only if it holds several
+            depth = DEFAULT_QUEUE_DEPTH * (banks.drives if banks else 1)
+            reader = open_reader(options.io, arena=arena, files=files, queue_depth=depth)
             timeline = Timeline() if options.timeline else None
             if timeline is not None:
                 reader = RecordingReader(reader, timeline)

@@ -233,7 +233,7 @@ class _Move:
     def _remove_old(self) -> None:
         if self._old.manifest.sharding is None:
             for bank in self._old.banks.values():
-                self._old.bank_path(bank).unlink()
+                (self._old.path / bank.file).unlink()
         else:
             for drive in map(Path, self._old.manifest.sharding.drives):
                 for name in (MARKER_NAME, *(bank.file for bank in self._old.banks.values())):
