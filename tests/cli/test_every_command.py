@@ -1,5 +1,6 @@
 """What holds for every command: help, errors, interruption, documentation."""
 
+import errno
 import importlib
 import subprocess
 import sys
@@ -54,6 +55,16 @@ def test_an_unknown_option_is_one_line_and_exit_code_2(command_line, name):
     assert "--no-such-option" in result.stderr
     assert result.stderr.endswith(f"see 'uringinfer {name} -h'\n")
     assert result.stderr.count("\n") == 1
+
+
+def test_what_the_machine_refuses_is_one_line_and_exit_code_3(command_line, monkeypatch):
+    def refuse(*args, **kwargs):
+        raise PermissionError(errno.EACCES, "Permission denied", "locked/model.uring")
+
+    monkeypatch.setattr(commands()["info"], "invoke", refuse)
+    result = command_line("info", "locked/model.uring")
+    assert (result.code, result.stdout) == (3, "")
+    assert result.stderr == "uringinfer: cannot use locked/model.uring: Permission denied\n"
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "completion"])

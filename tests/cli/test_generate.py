@@ -145,6 +145,7 @@ def test_a_checkpoint_is_packed_into_the_directory_that_was_named(tmp_path):
         ([], 2, "no prompt was given"),
         (["--ids", "1,x"], 2, "not a list of token numbers"),
         (["--ids", "1,600"], 2, "token 600 is outside"),
+        (["--ids", f"1,{10**20}"], 2, f"token {10**20} is outside"),
         (["-p", "a", "--temp", "-1"], 2, "temperature is -1.0"),
         (["-p", "a", "--budget", "12q"], 2, "not a size"),
         (["-p", "a", "--budget", "1G", "--preset", "laptop"], 2, "exclude each other"),
@@ -158,6 +159,11 @@ def test_mistakes_give_one_line_and_their_exit_code(monkeypatch, capsys, model, 
     assert got == code
     assert message in err
     assert "Traceback" not in err
+
+
+def test_wrong_sampling_is_told_before_anything_is_loaded(monkeypatch, capsys, tmp_path):
+    code, err = run_main(monkeypatch, capsys, tmp_path / "none", "-p", "a", "--temp", "-1")
+    assert (code, err) == (2, "uringinfer: temperature is -1.0; it must be 0 or more\n")
 
 
 def test_a_path_without_a_model_is_a_usage_error(monkeypatch, capsys, tmp_path):

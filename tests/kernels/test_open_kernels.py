@@ -19,9 +19,10 @@ def test_numpy_kernels_can_be_asked_for_and_need_no_excuse():
     assert (kernels.name, kernels.threads, kernels.notes) == ("numpy", 3, [])
 
 
-def test_zero_threads_are_refused():
-    with pytest.raises(UsageError, match="0 threads"):
-        open_kernels(threads=0)
+@pytest.mark.parametrize("threads", [0, 257, 10**12])
+def test_threads_that_cannot_be_are_refused(threads):
+    with pytest.raises(UsageError, match=f"{threads} threads"):
+        open_kernels(threads=threads)
 
 
 @pytest.mark.parametrize(

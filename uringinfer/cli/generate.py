@@ -190,7 +190,8 @@ def command(model: Path, dash: str | None, **options: Any) -> None:
         raise UsageError(given, hint="give one of -p TEXT, -f FILE, --ids 1,2,3, or - to read stdin")
     if options["budget"] is not None and options["preset"] is not None:
         raise UsageError("--budget and --preset exclude each other", hint="give --budget")
-    generation = _run(model, prompt, options)
+    generation_options = _generation_options(options)  # wrong ones are told before anything is loaded
+    generation = _run(model, prompt, options, generation_options)
     if options["as_json"]:
         click.echo(json.dumps(generation.to_json(), ensure_ascii=False))
     if options["stats"]:
@@ -199,7 +200,9 @@ def command(model: Path, dash: str | None, **options: Any) -> None:
         sys.exit(INTERRUPTED)
 
 
-def _run(path: Path, prompt: str | None, options: dict[str, Any]) -> api.Generation:
+def _run(
+    path: Path, prompt: str | None, options: dict[str, Any], generation_options: api.GenerationOptions
+) -> api.Generation:
     """Loads the model, says what came of it, and generates."""
     with progress() as report:
         opened = api.open_model(
@@ -235,7 +238,7 @@ def _run(path: Path, prompt: str | None, options: dict[str, Any]) -> api.Generat
             stack.callback(engine.end_trace)
         stack.enter_context(first_interrupt(engine.interrupt))
         session = engine.load_session(options["load_session"]) if saved else engine.session()
-        generation = engine.generate(ids, _generation_options(options), listener, session=session)
+        generation = engine.generate(ids, generation_options, listener, session=session)
         if generation.tokens and not options["as_json"]:
             click.echo()
         if options["learn"]:

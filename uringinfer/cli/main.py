@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from uringinfer.errors import UringinferError
+from uringinfer.errors import EnvironmentError_, UringinferError
 
 PROGRAM = "uringinfer"
 _HELP_WIDTH = 100
@@ -121,4 +121,12 @@ def main() -> None:
         # our reader went away: end quietly, and keep the exit handlers from writing to it again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 141
+    except OSError as error:
+        # what the machine refused where no room of the package knew more about it: a directory without
+        # permission, a full drive
+        if debug:
+            raise
+        what = f"cannot use {error.filename}: " if error.filename else ""
+        click.echo(f"{PROGRAM}: {what}{error.strerror or error}", err=True)
+        code = EnvironmentError_.exit_code
     sys.exit(code if isinstance(code, int) else 0)

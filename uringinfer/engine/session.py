@@ -58,7 +58,13 @@ class Session:
         Interrupted if the engine was asked to stop. After a pass that did not end, the session is of no use
         any more and refuses to go on.
         """
-        tokens = np.asarray(ids, np.int64)
+        try:
+            tokens = np.asarray(ids, np.int64)
+        except OverflowError:
+            wrong = max(ids, key=abs)
+            raise UsageError(
+                f"token {wrong} is outside of the vocabulary of {self._model.vocab_size}"
+            ) from None
         self._check(tokens)
         for start in range(0, len(tokens), self._chunk):
             chunk = tokens[start : start + self._chunk]

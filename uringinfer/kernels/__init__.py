@@ -22,6 +22,9 @@ from uringinfer.kernels.formats import Weight
 
 Floats = NDArray[np.float32]
 
+MAX_THREADS = 256
+"""More than any machine of today has use for; thousands run OpenMP out of stacks, which kills the process."""
+
 
 class Kernels(Protocol):
     """The functions that layers are built from. Shapes: T tokens, H heads, G key/value heads, D head size."""
@@ -148,8 +151,8 @@ def open_kernels(native: bool | None = None, threads: int | None = None, simd: s
     from uringinfer.kernels.numpy_kernels import NumpyKernels
 
     threads = usable_cpus() if threads is None else threads
-    if threads < 1:
-        raise UsageError(f"{threads} threads cannot compute", hint="give 1 or more")
+    if not 1 <= threads <= MAX_THREADS:
+        raise UsageError(f"{threads} threads cannot compute", hint=f"give 1 to {MAX_THREADS}")
     if native is None and not native_enabled():
         return NumpyKernels(threads, ["native kernels are off (URINGINFER_NATIVE=0)"])
     if native is False:
