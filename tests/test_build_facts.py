@@ -16,6 +16,7 @@ def test_without_liburing_there_is_no_version(tmp_path):
 
 
 def test_a_denied_ring_tells_why(monkeypatch):
+    monkeypatch.delenv("URINGINFER_NATIVE", raising=False)
     monkeypatch.setattr(build_facts, "open_ring", lambda depth: Denial("a seccomp filter denies it", "x"))
     assert build_facts.read_build_facts().io_uring == "none: a seccomp filter denies it"
 

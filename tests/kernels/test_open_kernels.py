@@ -7,6 +7,12 @@ from uringinfer.kernels import open_kernels
 from uringinfer.kernels.cpus import usable_cpus
 
 
+@pytest.fixture(autouse=True)
+def _modules_are_allowed(monkeypatch):
+    """These tests are about what is chosen where nothing is forbidden, also in a run that forbids."""
+    monkeypatch.delenv("URINGINFER_NATIVE", raising=False)
+
+
 def write(root, files):
     for name, text in files.items():
         path = root / name

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from uringinfer.environment import native_enabled
 from uringinfer.storage.denial import Denial
 from uringinfer.storage.direct import StorageFile, open_file
 from uringinfer.storage.reader import Reader, open_reader
@@ -38,6 +39,8 @@ def file(content_path: Path) -> Iterator[StorageFile]:
 def open_one(request: pytest.FixtureRequest) -> Iterator[Callable[..., Reader]]:
     """Opens readers of one kind and closes them; each contract test runs with both kinds."""
     if request.param == "uring":
+        if not native_enabled():
+            pytest.skip("URINGINFER_NATIVE=0 forbids io_uring in this run")
         ring = open_ring(1)
         if isinstance(ring, Denial):
             pytest.skip(f"no io_uring here: {ring.reason}")

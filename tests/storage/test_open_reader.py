@@ -13,6 +13,12 @@ from uringinfer.storage.denial import Denial
 from uringinfer.storage.reader import open_reader
 
 
+@pytest.fixture(autouse=True)
+def _modules_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These tests are about what is chosen where nothing is forbidden, also in a run that forbids."""
+    monkeypatch.delenv("URINGINFER_NATIVE", raising=False)
+
+
 def deny_rings(monkeypatch: pytest.MonkeyPatch) -> None:
     denied = Denial("the test denies it", "stop testing")
     monkeypatch.setattr(uring, "open_ring", lambda depth: denied)
