@@ -27,7 +27,10 @@ _PUBLIC = frozenset(
         "load",
         "measure_perplexity",
         "open_model",
+        "pack",
+        "plan",
         "probe",
+        "verify",
     }
 )
 

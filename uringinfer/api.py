@@ -10,6 +10,7 @@ from uringinfer.bench.sweep import Bench, Refusal, Setting, run_bench, settings_
 from uringinfer.bench.sweep import Result as BenchResult
 from uringinfer.bench.workload import Workload, workloads_of
 from uringinfer.build_facts import BuildFacts, read_build_facts
+from uringinfer.container.verifier import VerifyReport, verify
 from uringinfer.doctor import Finding, Status, diagnose
 from uringinfer.doctor.read_clock import clock_reads
 from uringinfer.engine.compute_clock import clock_compute
@@ -29,6 +30,7 @@ from uringinfer.engine.outlook import Outlook, Rates, outlook_of, sweep
 from uringinfer.engine.prompt import Prompter
 from uringinfer.engine.session import Session
 from uringinfer.engine.session_file import SessionHeader, read_header
+from uringinfer.packing import PackReport, pack
 from uringinfer.pages.run_page import write_page
 from uringinfer.perplexity import Comparison, PerplexityResult, measure_perplexity
 from uringinfer.planning.planner import Placement
@@ -43,6 +45,7 @@ from uringinfer.storage.direct import open_file
 from uringinfer.storage.reader import ReaderKind
 from uringinfer.text.sampling import SamplingOptions
 from uringinfer.text.tokenizer import Tokenizer
+from uringinfer.units import parse_size
 
 __all__ = [
     "DEFAULT_CHUNK",
@@ -64,6 +67,7 @@ __all__ = [
     "Measurement",
     "OpenModel",
     "Outlook",
+    "PackReport",
     "PerplexityResult",
     "Placement",
     "ProbeConditions",
@@ -83,6 +87,7 @@ __all__ = [
     "Status",
     "Tokenizer",
     "TraceWriter",
+    "VerifyReport",
     "Workload",
     "diagnose",
     "load",
@@ -90,6 +95,7 @@ __all__ = [
     "measure_rates",
     "open_model",
     "outlook_of",
+    "pack",
     "plan",
     "probe",
     "read_build_facts",
@@ -100,6 +106,7 @@ __all__ = [
     "saved_rate",
     "settings_of",
     "sweep",
+    "verify",
     "workloads_of",
     "write_page",
     "write_run_page",
@@ -109,7 +116,7 @@ __all__ = [
 def load(
     path: str | Path,
     *,
-    budget: int | None = None,
+    budget: int | str | None = None,
     io: ReaderKind = "auto",
     threads: int | None = None,
     context: int | None = None,
@@ -125,9 +132,9 @@ def load(
 ) -> Engine:
     """Loads the model at `path`: a container, or a checkpoint directory or GGUF file, which is packed first.
 
-    `budget` bounds the memory of the whole process, in bytes; None takes what the machine grants. `native`
-    None uses the C kernels if they are there. `progress` is called with (what, bytes done, bytes in all),
-    `announce` with a line before something long that was not asked for, which is packing.
+    `budget` bounds the memory of the whole process, in bytes or as "8G"; None takes what the machine grants.
+    `native` None uses the C kernels if they are there. `progress` is called with (what, bytes done, bytes in
+    all), `announce` with a line before something long that was not asked for, which is packing.
 
     Raises BudgetError below the model's floor, UnsupportedModelError for a model that this package does not
     run, IntegrityError for damaged files, UsageError for options that cannot be.
@@ -142,7 +149,7 @@ def load(
         announce=announce,
     )
     options = LoadOptions(
-        budget=budget,
+        budget=_bytes(budget),
         context=context,
         chunk=chunk,
         io=io,
@@ -156,7 +163,7 @@ def load(
 def plan(
     path: str | Path,
     *,
-    budget: int | None = None,
+    budget: int | str | None = None,
     context: int | None = None,
     chunk: int = DEFAULT_CHUNK,
     placement: Placement = "spread",
@@ -164,14 +171,18 @@ def plan(
     rates: Rates | None = None,
     pack_dir: Path | None = None,
 ) -> Outlook:
-    """Where the memory of `budget` bytes would go if the model at `path` were loaded, as `load` would.
+    """Where the memory of `budget` (bytes, or "8G") would go if `load` loaded the model at `path`.
 
     Raises what `load` raises before it reads weights: BudgetError below the floor, for one.
     """
     options = LoadOptions(
-        budget=budget, context=context, chunk=chunk, placement=placement, ring_slots=ring_slots
+        budget=_bytes(budget), context=context, chunk=chunk, placement=placement, ring_slots=ring_slots
     )
     return outlook_of(open_model(path, pack_dir=pack_dir), options, rates or Rates())
+
+
+def _bytes(size: int | str | None) -> int | None:
+    return parse_size(size) if isinstance(size, str) else size
 
 
 def measure_rates(opened: OpenModel, seconds: float = 2.0) -> Rates:

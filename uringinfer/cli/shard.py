@@ -10,7 +10,7 @@ import click
 
 from uringinfer.cli.progress import progress
 from uringinfer.doctor.read_clock import clock_reads
-from uringinfer.errors import UsageError
+from uringinfer.errors import EnvironmentError_, UsageError
 from uringinfer.packing.sharder import shard
 from uringinfer.storage.probe_file import random_file
 from uringinfer.units import format_rate, format_size
@@ -87,7 +87,10 @@ def _measured(directories: Sequence[Path]) -> list[float]:
     for directory in directories:
         with random_file(directory, PROBE_BYTES) as file:
             rate = clock_reads(file, PROBE_SECONDS)
-        assert rate is not None  # the file is many of its blocks
+        if rate is None:
+            raise EnvironmentError_(
+                f"the rate of {directory} could not be clocked", hint="give the weights with --weights"
+            )
         rates.append(rate.bytes_per_second)
         click.echo(f"{directory}: {format_rate(rates[-1])}", err=True)
     return rates
