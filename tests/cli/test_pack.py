@@ -69,3 +69,18 @@ def test_an_interrupt_says_that_the_same_command_continues(command_line, checkpo
     result = command_line("pack", checkpoint, tmp_path / "m.uring")
     assert result.code == 130
     assert f"kept in {tmp_path}/m.uring.partial: run the same command again" in result.stderr
+
+
+def test_a_container_is_not_taken_for_a_checkpoint(command_line, checkpoint, tmp_path):
+    command_line("pack", checkpoint, tmp_path / "m.uring")
+    result = command_line("pack", tmp_path / "m.uring", tmp_path / "again.uring")
+    assert (result.code, result.stderr.count("\n")) == (2, 1)
+    assert f"{tmp_path}/m.uring: is a container already" in result.stderr
+
+
+def test_a_damaged_tokenizer_leaves_no_container(command_line, checkpoint, tmp_path):
+    (checkpoint / "tokenizer.json").write_text("{")
+    result = command_line("pack", checkpoint, tmp_path / "m.uring")
+    assert (result.code, result.stderr.count("\n")) == (4, 1)
+    assert "tokenizer.json: not valid JSON" in result.stderr
+    assert not (tmp_path / "m.uring").exists()

@@ -1,4 +1,6 @@
 import json
+import os
+import socket
 
 import numpy as np
 import pytest
@@ -69,6 +71,36 @@ def test_an_index_cannot_point_out_of_the_directory(directory, name):
 def test_an_index_that_is_damaged_is_refused(directory):
     (directory / INDEX).write_text('{"weight_map": {"a": ')
     assert f"{INDEX}: not valid JSON" in refusal(directory)
+
+
+@pytest.mark.parametrize("name", ["config.json", INDEX, "tokenizer.json", "*.safetensors"])
+def test_a_pipe_in_a_files_place_is_refused_without_waiting_for_its_writer(directory, name):
+    path = next(directory.glob(name))
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(IntegrityError, match=f"{path.name}: is no regular file"):
+        CheckpointSource.open(directory).auxiliary_files()
+
+
+def test_a_socket_in_a_shards_place_is_refused(directory, monkeypatch):
+    monkeypatch.chdir(directory)  # a socket's address must be short
+    shard = next(directory.glob("*.safetensors"))
+    shard.unlink()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(shard.name)
+        assert f"{shard.name}: is no regular file" in refusal(directory)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [(b"{", "not valid JSON"), (b"\xff", "not valid JSON"), (b"[1]", "no JSON object")],
+)
+def test_a_damaged_tokenizer_is_named_before_it_is_copied(directory, content, problem):
+    (directory / "tokenizer.json").write_bytes(content)
+    source = CheckpointSource.open(directory)
+    with pytest.raises(IntegrityError, match=f"tokenizer.json: .*{problem}"):
+        source.auxiliary_files()
+    source.close()
 
 
 def test_a_single_file_needs_no_index(tmp_path):

@@ -1,4 +1,5 @@
 import json
+import os
 import struct
 
 import gguf
@@ -267,3 +268,9 @@ def test_a_damaged_header_is_refused_in_one_line_or_read(small_file, small_conte
 def test_heads_of_the_fixture_differ_for_queries_and_keys():
     assert HEADS != KV_HEADS
     assert gguf_name(QUERY) == "blk.1.attn_q.weight"
+
+
+def test_a_pipe_is_refused_without_waiting_for_its_writer(tmp_path):
+    os.mkfifo(tmp_path / "pipe.gguf")
+    with pytest.raises(IntegrityError, match=r"pipe\.gguf: is no regular file"):
+        read_gguf_header(tmp_path / "pipe.gguf")

@@ -7,6 +7,7 @@ names is there and complete, and holds exactly the tensors that the index says.
 from __future__ import annotations
 
 import gc
+import json
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from uringinfer.container.fields import Fields, parse_object
+from uringinfer.container.manifest import MANIFEST_NAME
 from uringinfer.errors import EnvironmentError_, IntegrityError, UnsupportedModelError, UsageError
+from uringinfer.packing.regular import open_regular
 from uringinfer.packing.safetensors_header import ShardHeader, ShardTensor, read_header
 from uringinfer.packing.source import Bytes, SourceTensor
 from uringinfer.packing.windows import read_range
@@ -68,8 +71,8 @@ class CheckpointSource:
     def open(cls, path: Path) -> CheckpointSource:
         """Opens and checks the directory `path`.
 
-        Raises UsageError if it is no directory, UnsupportedModelError if it holds weights of another kind,
-        IntegrityError naming what is missing, short, or contradicts the index.
+        Raises UsageError if it is no directory or a container, UnsupportedModelError if it holds weights of
+        another kind, IntegrityError naming what is missing, short, or contradicts the index.
         """
         if not path.is_dir():
             raise UsageError(f"{path} is no directory", hint="name a checkpoint directory or a GGUF file")
@@ -90,10 +93,15 @@ class CheckpointSource:
         return repr([(name, s.st_size, s.st_mtime_ns, s.st_ino) for name, s in stats])
 
     def auxiliary_files(self) -> Mapping[str, bytes]:
-        return {path.name: _read(path) for path in self._auxiliary_paths()}
+        """See `TensorSource.auxiliary_files`. Raises IntegrityError naming a file that is damaged."""
+        files = {path: _read(path) for path in self._auxiliary_paths()}
+        for path, data in files.items():
+            if path.suffix == ".json":
+                _check_json(path, data)
+        return {path.name: data for path, data in files.items()}
 
     def _auxiliary_paths(self) -> list[Path]:
-        return [self.path / name for name in AUXILIARY_NAMES if (self.path / name).is_file()]
+        return [self.path / name for name in AUXILIARY_NAMES if (self.path / name).exists()]
 
     def read_rows(self, name: str, start: int, stop: int, out: Bytes) -> None:
         shard, entry = self._places[name]
@@ -119,11 +127,25 @@ def _collector_paused() -> Iterator[None]:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        with open_regular(path) as file:
+            return file.read()
     except FileNotFoundError:
         raise IntegrityError(f"{path} is missing", hint="download the checkpoint's small files too") from None
     except OSError as error:
         raise EnvironmentError_(f"cannot read {path}: {os.strerror(error.errno or 0)}") from error
+
+
+def _check_json(path: Path, data: bytes) -> None:
+    """Raises IntegrityError unless `data` is a JSON object.
+
+    Unlike `parse_object` it lets duplicate keys pass: published vocabularies are copied as they are.
+    """
+    try:
+        is_object = isinstance(json.loads(data), dict)
+    except (ValueError, RecursionError) as error:
+        raise IntegrityError(f"{path}: not valid JSON: {error}", hint="download it again") from None
+    if not is_object:
+        raise IntegrityError(f"{path}: holds no JSON object", hint="download it again")
 
 
 def _read_index(path: Path) -> dict[str, str] | None:
@@ -164,6 +186,8 @@ def _shard_names(path: Path, index: Mapping[str, str] | None) -> list[str]:
             f"{path}: {len(found)} safetensors shards, but no {INDEX_NAME} that says they are all",
             hint="download the index",
         )
+    if (path / MANIFEST_NAME).is_file():
+        raise UsageError(f"{path}: is a container already", hint="use it as it is, or name the checkpoint")
     if any(path.glob("*.bin")) or any(path.glob("*.pt")):
         raise UnsupportedModelError(
             f"{path}: holds pickled weights, no safetensors",

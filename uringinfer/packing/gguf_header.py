@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import mmap
+import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
 from uringinfer.errors import IntegrityError, UnsupportedModelError
+from uringinfer.packing.regular import open_regular
 
 _VERSIONS = (2, 3)
 _MAX_DIMENSIONS = 4
@@ -55,8 +57,8 @@ def read_gguf_header(path: Path) -> GgufHeader:
     Raises IntegrityError of one line naming file and fault: a short file by how many bytes, overlapping
     tensors, counts and strings that run past the end; UnsupportedModelError for another version.
     """
-    with path.open("rb") as file:
-        nbytes = path.stat().st_size
+    with open_regular(path) as file:
+        nbytes = os.fstat(file.fileno()).st_size
         if not nbytes:
             raise IntegrityError(f"{path}: is empty", hint="download it again")
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:

@@ -7,6 +7,7 @@ must belong to exactly one tensor, and the file must end where the last one does
 from __future__ import annotations
 
 import math
+import os
 import struct
 import zlib
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from uringinfer.container.fields import MAX_INTEGER, Fields, parse_object
 from uringinfer.errors import IntegrityError
+from uringinfer.packing.regular import open_regular
 from uringinfer.packing.source import DTYPE_BITS, SourceTensor
 
 MAX_HEADER_BYTES = 100_000_000
@@ -45,10 +47,10 @@ def read_header(path: Path) -> ShardHeader:
     """Reads and checks the header of one safetensors file.
 
     Raises IntegrityError of one line naming the file and what is wrong: a short file by how many bytes, an
-    overlap, a gap, trailing bytes, an unknown dtype, a header that is none.
+    overlap, a gap, trailing bytes, an unknown dtype, a header that is none, a pipe in the file's place.
     """
-    file_bytes = path.stat().st_size
-    with path.open("rb") as file:
+    with open_regular(path) as file:
+        file_bytes = os.fstat(file.fileno()).st_size
         prefix = file.read(_LENGTH_BYTES)
         if len(prefix) < _LENGTH_BYTES:
             raise _short(path, file_bytes, _LENGTH_BYTES, "at least")
