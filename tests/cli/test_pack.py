@@ -84,3 +84,10 @@ def test_a_damaged_tokenizer_leaves_no_container(command_line, checkpoint, tmp_p
     assert (result.code, result.stderr.count("\n")) == (4, 1)
     assert "tokenizer.json: not valid JSON" in result.stderr
     assert not (tmp_path / "m.uring").exists()
+
+
+@pytest.mark.parametrize("jobs", [0, 65])
+def test_the_number_of_jobs_is_bounded(command_line, checkpoint, tmp_path, jobs):
+    result = command_line("pack", checkpoint, tmp_path / "m.uring", "--jobs", jobs)
+    assert (result.code, result.stderr.count("\n")) == (2, 1)
+    assert "1<=x<=64" in result.stderr

@@ -2,6 +2,7 @@ import errno
 import json
 import os
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from checkpoint_maker import make_checkpoint, raw_tensors
 
 from uringinfer.container import Container
 from uringinfer.errors import EnvironmentError_, IntegrityError, UsageError
-from uringinfer.packing import staging, writer
+from uringinfer.packing import packer, staging, writer
 from uringinfer.packing.packer import pack
 
 
@@ -263,3 +264,22 @@ def test_an_output_that_cannot_be_made_is_named(checkpoint, tmp_path):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(EnvironmentError_, match="cannot write to"):
         pack(checkpoint, tmp_path / "file" / "m.uring")
+
+
+def test_there_are_no_more_threads_than_blocks_to_write(checkpoint, tmp_path, monkeypatch):
+    asked = []
+
+    class Pool(ThreadPoolExecutor):
+        def __init__(self, workers, **options):
+            asked.append(workers)
+            super().__init__(workers, **options)
+
+    monkeypatch.setattr(packer, "ThreadPoolExecutor", Pool)
+    report = pack(checkpoint, tmp_path / "m.uring", segment="layer", jobs=packer.MAX_JOBS)
+    assert asked == [report.segments]
+
+
+@pytest.mark.parametrize("jobs", [-1, 0, packer.MAX_JOBS + 1])
+def test_a_number_of_jobs_that_cannot_be_is_refused(checkpoint, tmp_path, jobs):
+    with pytest.raises(UsageError, match=f"{jobs} jobs were asked for; give 1 to 64"):
+        pack(checkpoint, tmp_path / "m.uring", jobs=jobs)

@@ -11,6 +11,7 @@ from uringinfer.cli.progress import progress
 from uringinfer.container.manifest import Manifest
 from uringinfer.packing import PackReport, pack
 from uringinfer.packing.layout import SegmentSize
+from uringinfer.packing.packer import MAX_JOBS
 from uringinfer.packing.reclaim import check_asked
 from uringinfer.packing.staging import partial_path
 from uringinfer.units import format_rate, format_size, parse_size
@@ -51,7 +52,9 @@ def _layer_range(text: str) -> tuple[int, int]:
     count=True,
     help="Delete the checkpoint's weight files once the container is verified; must be given twice.",
 )
-@click.option("--jobs", type=click.IntRange(1), help="Threads that read and write. [default: at least 4]")
+@click.option(
+    "--jobs", type=click.IntRange(1, MAX_JOBS), help="Threads that read and write.  [default: at least 4]"
+)
 @click.option("--force", is_flag=True, help="Replace OUT, once the new container is whole.")
 @click.option("--dry-run", is_flag=True, help="Check everything and show the layout; write nothing.")
 @click.option("--quiet", is_flag=True, help="No progress bar.")

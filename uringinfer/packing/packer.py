@@ -20,7 +20,7 @@ from typing import Any
 
 from uringinfer.container.checksum import crc32
 from uringinfer.container.manifest import ALIGNMENT, AuxiliaryFile, Manifest
-from uringinfer.errors import IntegrityError
+from uringinfer.errors import IntegrityError, UsageError
 from uringinfer.models import model_from_config
 from uringinfer.models.base import Model
 from uringinfer.packing.layout import Block, Layout, SegmentSize, make_layout
@@ -37,6 +37,9 @@ from uringinfer.storage.direct import StorageFile, open_file
 
 Progress = Callable[[int, int], None]
 """progress(done, total), in bytes; called from the thread that called `pack`."""
+
+MAX_JOBS = 64
+"""Threads of one pack. Each holds two buffers of 4 MiB: together at most 512 MiB."""
 
 _PROGRESS_SECONDS = 0.1
 
@@ -83,7 +86,9 @@ def pack(
 ) -> PackReport:
     """Packs `checkpoint` (a Hugging Face directory or a GGUF file) into the container `out`.
 
-    `segment` bounds a segment's bytes, or makes one of each layer. `jobs` threads read and write; `force`
+    `segment` bounds a segment's bytes, or makes one of each layer. `jobs` threads read and write, 1 to
+    `MAX_JOBS`, but no more than there are segments and records. Each holds 8 MiB, and the rows that it
+    converts where they are no run of bytes: this bounds the memory, whatever the model's size. `force`
     replaces an existing container once the new one is whole; `dry_run` checks and lays out, and writes
     nothing, and says in its notes if the space is not there. Interrupted at any point, the same call
     continues and gives the same bytes. With `layers` only their part is written, for a later call to continue
@@ -93,6 +98,8 @@ def pack(
     Raises UsageError, IntegrityError and UnsupportedModelError for a checkpoint or output that will not do,
     before anything is written; EnvironmentError_ if space runs out or the drive refuses.
     """
+    if jobs is not None and not 1 <= jobs <= MAX_JOBS:
+        raise UsageError(f"{jobs} jobs were asked for", hint=f"give 1 to {MAX_JOBS}")
     start = time.monotonic()
     out = Path(out)
     source = open_source(Path(checkpoint))
@@ -108,7 +115,7 @@ def pack(
         wanted = None if layers is None else blocks_of_layers(layout, layers)
         job = _Job(source, layout, out, wanted, force=force)
         try:
-            checksums = job.run(jobs or max(4, os.cpu_count() or 1), progress)
+            checksums = job.run(jobs or min(max(4, os.cpu_count() or 1), MAX_JOBS), progress)
             job.check_source_unchanged()
             if wanted is not None:
                 return _report(out, layout, start, source, job)
@@ -195,8 +202,9 @@ class _Job:
         self._lock = threading.Lock()
 
     def run(self, jobs: int, progress: Progress | None) -> list[int]:
-        """Writes what is wanted and not written yet; the CRC32 of every such block. The first error of a
-        worker is raised."""
+        """Writes what is wanted and not written yet, with at most `jobs` threads; the CRC32 of every such
+        block. The first error of a worker is raised."""
+        jobs = max(1, min(jobs, len(self._wanted)))
         if self.staging.journal.finished:
             self._readable = {name: open_file(file.path) for name, file in self.staging.files.items()}
         with ThreadPoolExecutor(jobs, thread_name_prefix="pack") as pool:
