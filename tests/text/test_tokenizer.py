@@ -1,4 +1,7 @@
+import errno
 import json
+import os
+from pathlib import Path
 
 import pytest
 import tokenizers
@@ -6,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.text import tokenizer_files
-from uringinfer.errors import IntegrityError, UnsupportedModelError, UsageError
+from uringinfer.errors import EnvironmentError_, IntegrityError, UnsupportedModelError, UsageError
 from uringinfer.text.tokenizer import Tokenizer
 
 PLAIN_TEXTS = [
@@ -212,6 +215,20 @@ def test_damaged_tokenizer_is_an_integrity_error_that_names_it(tmp_path, content
     (tmp_path / "tokenizer.json").write_text(content)
     with pytest.raises(IntegrityError, match=r"tokenizer\.json"):
         Tokenizer.open(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json", "tiktoken.model"])
+def test_a_file_that_may_not_be_read_is_an_error_of_the_environment(tmp_path, monkeypatch, name):
+    def refuse(path, *rest, **options):
+        code = errno.EACCES if path.exists() else errno.ENOENT
+        raise OSError(code, os.strerror(code), str(path))
+
+    (tmp_path / name).write_text("{}")
+    monkeypatch.setattr(Path, "read_text", refuse)
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(EnvironmentError_) as refused:
+        Tokenizer.open(tmp_path)
+    assert str(refused.value) == f"cannot read {tmp_path / name}: Permission denied"
 
 
 def test_damaged_settings_are_an_integrity_error_that_names_them(tmp_path):

@@ -18,6 +18,7 @@ import jinja2
 from uringinfer.errors import IntegrityError, UsageError
 from uringinfer.text.chat_environment import make_environment
 from uringinfer.text.chat_guard import ChatGuard, free_character
+from uringinfer.text.files import read_utf8
 from uringinfer.text.settings import read_json
 from uringinfer.text.tokenizer import Tokenizer
 
@@ -134,10 +135,7 @@ def find_template(directory: Path, tokenizer: Tokenizer) -> tuple[str, str] | No
     """
     path = directory / "chat_template.jinja"
     if path.exists():
-        try:
-            return path.read_text(encoding="utf-8"), str(path)
-        except (OSError, UnicodeDecodeError) as error:
-            raise IntegrityError(f"cannot read {path} ({error})", hint="copy it anew") from error
+        return read_utf8(path), str(path)
     for name in ("chat_template.json", "tokenizer_config.json"):
         value = read_json(directory / name).get("chat_template")
         if isinstance(value, list):

@@ -21,6 +21,7 @@ from typing import Any
 import tokenizers
 
 from uringinfer.errors import IntegrityError, UnsupportedModelError
+from uringinfer.text.files import read_utf8
 from uringinfer.text.vocabulary import AddedToken
 
 FILE_NAME = "tokenizer.json"
@@ -61,11 +62,15 @@ class JsonVocabulary:
 
     @classmethod
     def open(cls, path: Path) -> JsonVocabulary:
-        """Reads tokenizer.json at `path`; raises IntegrityError if it is no JSON object."""
+        """Reads tokenizer.json at `path`.
+
+        Raises IntegrityError if it is no JSON object, EnvironmentError_ if it may not be read.
+        """
+        text = read_utf8(path)
         try:
-            document = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise IntegrityError(f"cannot read {path} ({error})", hint="copy it anew") from error
+            document = json.loads(text)
+        except ValueError as error:
+            raise IntegrityError(f"{path} is not JSON ({error})", hint="copy it anew") from error
         if not isinstance(document, dict):
             raise IntegrityError(f"{path} holds no JSON object", hint="copy it anew")
         return cls(document, path)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from uringinfer.errors import IntegrityError
+from uringinfer.text.files import read_utf8
 
 TURN_ENDS = (
     "<|im_end|>",
@@ -43,13 +44,14 @@ class TokenSettings:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in `path`, empty if there is no such file; IntegrityError if it is something else."""
+    """The JSON object in `path`, empty if there is no such file.
+
+    Raises IntegrityError if it is something else, EnvironmentError_ if it may not be read.
+    """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_utf8(path)
     except FileNotFoundError:
         return {}
-    except (OSError, UnicodeDecodeError) as error:
-        raise IntegrityError(f"cannot read {path} ({error})", hint="copy it anew") from error
     try:
         document = json.loads(text)
     except ValueError as error:

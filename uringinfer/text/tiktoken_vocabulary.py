@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -82,7 +83,11 @@ class TiktokenVocabulary:
 
     @classmethod
     def open(cls, path: Path, added: Mapping[str, Any]) -> TiktokenVocabulary:
-        """Reads tiktoken.model at `path`; raises IntegrityError naming the first line that is malformed."""
+        """Reads tiktoken.model at `path`.
+
+        Raises IntegrityError naming the first line that is malformed, EnvironmentError_ if the machine
+        refuses to read it.
+        """
         return cls(_read_ranks(path), added, path)
 
     def encode(self, text: str, *, at_start: bool) -> list[int]:
@@ -99,7 +104,7 @@ def _read_ranks(path: Path) -> dict[bytes, int]:
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:
-        raise IntegrityError(f"cannot read {path} ({error})", hint="copy it anew") from error
+        raise EnvironmentError_(f"cannot read {path}: {os.strerror(error.errno or 0)}") from error
     for number, line in enumerate(lines, start=1):
         if not line:
             continue

@@ -49,7 +49,8 @@ class Tokenizer:
         """Opens the tokenizer of a checkpoint or container: tokenizer.json, else tiktoken.model.
 
         Raises UsageError if `directory` has neither, IntegrityError for damaged files, UnsupportedModelError
-        for a tokenizer of an unknown kind, EnvironmentError_ if tiktoken is needed and not installed.
+        for a tokenizer of an unknown kind, EnvironmentError_ if a file may not be read, or if tiktoken is
+        needed and not installed.
         """
         directory = Path(directory)
         settings = read_token_settings(directory)

@@ -1,0 +1,24 @@
+"""Reads the small text files of a checkpoint, and tells one that is damaged from one that may not be read."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from uringinfer.errors import EnvironmentError_, IntegrityError
+
+
+def read_utf8(path: Path) -> str:
+    """The text of the file `path`.
+
+    Raises FileNotFoundError if there is none, EnvironmentError_ if the machine refuses to read it,
+    IntegrityError if it is not UTF-8.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise EnvironmentError_(f"cannot read {path}: {os.strerror(error.errno or 0)}") from error
+    except UnicodeDecodeError as error:
+        raise IntegrityError(f"{path} is not UTF-8 (byte {error.start})", hint="copy it anew") from None
