@@ -12,6 +12,7 @@ import click
 from uringinfer import api
 from uringinfer.cli.bench_plot import draw
 from uringinfer.cli.bench_table import as_csv, as_markdown, head, row_json
+from uringinfer.cli.plot import check_plot
 from uringinfer.cli.progress import progress
 from uringinfer.cli.values import parse_counts, parse_sizes
 from uringinfer.errors import UsageError
@@ -99,6 +100,7 @@ def _positive_counts(text: str) -> list[int]:
 @click.option(
     "--plot",
     type=click.Path(path_type=Path),
+    callback=check_plot,
     metavar="FILE",
     help="Draw tokens/s over the budget, under what drive and memory allow.",
 )

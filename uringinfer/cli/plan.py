@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from uringinfer import api
-from uringinfer.cli.plot import new_figure, save_figure
+from uringinfer.cli.plot import check_plot, new_figure, save_figure
 from uringinfer.cli.progress import progress
 from uringinfer.cli.table import format_table
 from uringinfer.errors import BudgetError, UsageError
@@ -63,7 +63,13 @@ def _sweep_range(text: str) -> list[int]:
 @click.option("--compute", type=parse_rate, metavar="RATE", help="The kernels' rate, such as 20GB/s.")
 @click.option("--measure", is_flag=True, help="Clock drive and kernels on MODEL, two seconds each.")
 @click.option("--pack-dir", type=click.Path(path_type=Path), help="Where a checkpoint is packed to.")
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw the sweep.")
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path),
+    callback=check_plot,
+    metavar="FILE",
+    help="Draw the sweep (png, svg, pdf).",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     model: Path,

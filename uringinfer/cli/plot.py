@@ -5,7 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from uringinfer.errors import EnvironmentError_
+import click
+
+from uringinfer.errors import EnvironmentError_, UsageError
+
+FORMATS = (".eps", ".jpeg", ".jpg", ".pdf", ".png", ".ps", ".svg", ".svgz", ".tif", ".tiff", ".webp")
+"""Endings of a plot's name."""
+
+
+def check_plot(context: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
+    """The callback of every `--plot`: raises UsageError, before any work, unless the name's ending is one of
+    `FORMATS`."""
+    if path is not None and path.suffix.lower() not in FORMATS:
+        ending = f"the ending '{path.suffix}'" if path.suffix else "no ending"
+        raise UsageError(f"plot '{path}' has {ending}, which is no format", hint="name it .png, .svg or .pdf")
+    return path
 
 
 def new_figure(panels: int) -> tuple[Any, list[Any]]:

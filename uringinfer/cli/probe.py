@@ -9,6 +9,8 @@ from pathlib import Path
 import click
 
 from uringinfer import api
+from uringinfer.cli.plot import check_plot
+from uringinfer.cli.probe_plot import draw
 from uringinfer.cli.progress import progress
 from uringinfer.cli.table import format_table
 from uringinfer.units import format_rate, format_size, parse_size
@@ -45,7 +47,13 @@ _HEADER = (
 @click.option("--size", help="Size of the test file, or how much of a file to read.")
 @click.option("--require-direct", is_flag=True, help="Fail (exit 3) where the page cache is not bypassed.")
 @click.option("--save", is_flag=True, help="Remember the best rate of this drive, for `plan`.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw the rates into this file.")
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path),
+    callback=check_plot,
+    metavar="FILE",
+    help="Draw the rates (png, svg, pdf).",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with fio's names.")
 def command(
     path: Path,
@@ -84,9 +92,6 @@ def command(
         for line in (*_condition_lines(found.conditions), "", _table(found.rows), "", found.verdict):
             click.echo(line)
     if plot is not None:
-        # late: matplotlib is an extra and slow to import
-        from uringinfer.cli.probe_plot import draw
-
         draw(found, plot)
     if save:
         where = api.save_rate(found)
