@@ -31,3 +31,23 @@ def test_rows_before_an_error_are_kept(tmp_path):
 def test_a_path_that_cannot_be_written_is_named(tmp_path):
     with pytest.raises(EnvironmentError_, match=r"missing/logits\.npy: No such file"):
         LogitsFile(tmp_path / "missing" / "logits.npy", 3)
+
+
+def test_a_full_drive_is_named_by_the_rows_that_do_not_fit():
+    with (
+        pytest.raises(EnvironmentError_, match="cannot write /dev/full: No space left"),
+        LogitsFile("/dev/full", 1000) as file,
+    ):
+        file.append(np.zeros((1000, 1000), np.float32))
+        pytest.fail("the rows were taken")
+
+
+def test_a_drive_that_is_full_at_the_end_is_named_too():
+    full = pytest.raises(EnvironmentError_, match="cannot write /dev/full: No space left")
+    with full, LogitsFile("/dev/full", 3) as file:
+        file.append(np.zeros((1, 3), np.float32))
+
+
+def test_a_full_drive_does_not_hide_the_error_that_ended_the_run():
+    with pytest.raises(ZeroDivisionError), LogitsFile("/dev/full", 3):
+        raise ZeroDivisionError

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -17,24 +19,21 @@ _HEADER_BYTES = 128
 class LogitsFile:
     """Writes float32 [rows, vocab] to `path`. A context manager; the file is whole after a clean exit.
 
-    Raises EnvironmentError_ if `path` cannot be written.
+    Raises EnvironmentError_ naming `path` if it cannot be written, when it is opened or later (a full drive).
     """
 
     def __init__(self, path: Path | str, vocab: int) -> None:
         self._path = Path(path)
         self._vocab = vocab
         self._rows = 0
-        try:
+        with self._naming_the_file():
             self._file: BinaryIO = self._path.open("wb")
-        except OSError as error:
-            raise EnvironmentError_(
-                f"cannot write {path}: {error.strerror}", hint="choose another file"
-            ) from None
-        self._file.write(_header(0, vocab))
+            self._file.write(_header(0, vocab))
 
     def append(self, logits: Floats) -> None:
         """Adds rows [n, vocab]."""
-        self._file.write(np.ascontiguousarray(logits, np.float32).data)
+        with self._naming_the_file():
+            self._file.write(np.ascontiguousarray(logits, np.float32).data)
         self._rows += len(logits)
 
     def __enter__(self) -> Self:
@@ -46,9 +45,25 @@ class LogitsFile:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._file.seek(0)
-        self._file.write(_header(self._rows, self._vocab))
-        self._file.close()
+        try:
+            with self._naming_the_file():
+                try:
+                    self._file.seek(0)
+                    self._file.write(_header(self._rows, self._vocab))
+                finally:
+                    self._file.close()
+        except EnvironmentError_:
+            if error is None:  # else the first error is the one to tell
+                raise
+
+    @contextmanager
+    def _naming_the_file(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise EnvironmentError_(
+                f"cannot write {self._path}: {error.strerror}", hint="choose another file"
+            ) from None
 
 
 def _header(rows: int, vocab: int) -> bytes:
