@@ -27,6 +27,7 @@ from uringinfer.engine.loading import (
 )
 from uringinfer.engine.logits_file import LogitsFile
 from uringinfer.engine.outlook import Outlook, Rates, outlook_of, sweep
+from uringinfer.engine.outputs import check_writable
 from uringinfer.engine.prompt import Prompter
 from uringinfer.engine.session import Session
 from uringinfer.engine.session_file import SessionHeader, read_header
@@ -89,6 +90,7 @@ __all__ = [
     "TraceWriter",
     "VerifyReport",
     "Workload",
+    "check_writable",
     "diagnose",
     "load",
     "measure_perplexity",

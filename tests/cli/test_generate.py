@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ from click.testing import CliRunner
 sys.path.append(str(Path(__file__).parents[1] / "engine"))
 from tiny_models import Containers, write_tiny_checkpoint
 
+from uringinfer import api
 from uringinfer.cli.main import cli, main
 
 ROOT = Path(__file__).parents[2]
@@ -164,6 +166,55 @@ def test_mistakes_give_one_line_and_their_exit_code(monkeypatch, capsys, model, 
 def test_wrong_sampling_is_told_before_anything_is_loaded(monkeypatch, capsys, tmp_path):
     code, err = run_main(monkeypatch, capsys, tmp_path / "none", "-p", "a", "--temp", "-1")
     assert (code, err) == (2, "uringinfer: temperature is -1.0; it must be 0 or more\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--ids", "1,600"], 2, "token 600 is outside of the vocabulary of 600"),
+        (["--ids", "-1"], 2, "token -1 is outside of the vocabulary of 600"),
+        (["--ids", ""], 2, "there is no token to feed"),
+        (["--ids", "1", "--stop", ""], 2, "a stop string is empty"),
+        *(
+            (["--ids", "1", option, path], 3, f"cannot write {path}: {problem}")
+            for option in ("--logits-out", "--save-session", "--trace", "--report")
+            for path, problem in (("missing/file", "No such file or directory"), ("..", "Is a directory"))
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_run_is_told_before_it_is_loaded(
+    monkeypatch, capsys, model, arguments, code, message
+):
+    monkeypatch.setattr(api.OpenModel, "load", lambda *rest: pytest.fail("the weights were loaded"))
+    got, err = run_main(monkeypatch, capsys, model, *arguments)
+    assert (got, err.count("\n")) == (code, 1)
+    assert err.startswith(f"uringinfer: {message}")
+
+
+def test_a_full_drive_names_the_logits_that_it_has_no_room_for(monkeypatch, capsys, model):
+    code, err = run_main(monkeypatch, capsys, model, "--ids", "1,2,3,4", "--logits-out", "/dev/full")
+    assert code == 3
+    assert "uringinfer: cannot write /dev/full: No space left on device" in err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("arguments", [["generate", "-p", "a"], ["verify"]])
+def test_a_tokenizer_that_may_not_be_read_exits_3_from_every_command(
+    command_line, monkeypatch, model, arguments
+):
+    def refusing(read):
+        def refuse(path, *rest, **options):
+            if path.name == "tokenizer.json":
+                raise PermissionError(errno.EACCES, "Permission denied", str(path))
+            return read(path, *rest, **options)
+
+        return refuse
+
+    # to the superuser everything is readable, so the refusal is played
+    monkeypatch.setattr(Path, "read_text", refusing(Path.read_text))
+    monkeypatch.setattr(Path, "read_bytes", refusing(Path.read_bytes))
+    result = command_line(arguments[0], model, *arguments[1:])
+    assert result.code == 3
+    assert result.stderr == f"uringinfer: cannot read {model}/tokenizer.json: Permission denied\n"
 
 
 def test_a_path_without_a_model_is_a_usage_error(monkeypatch, capsys, tmp_path):

@@ -190,7 +190,11 @@ def command(model: Path, dash: str | None, **options: Any) -> None:
         raise UsageError(given, hint="give one of -p TEXT, -f FILE, --ids 1,2,3, or - to read stdin")
     if options["budget"] is not None and options["preset"] is not None:
         raise UsageError("--budget and --preset exclude each other", hint="give --budget")
-    generation_options = _generation_options(options)  # wrong ones are told before anything is loaded
+    # what is wrong is told before anything is loaded
+    generation_options = _generation_options(options)
+    for name in ("logits_out", "trace", "report", "save_session"):
+        if options[name] is not None:
+            api.check_writable(options[name], in_one_step=name == "save_session")
     generation = _run(model, prompt, options, generation_options)
     if options["as_json"]:
         click.echo(json.dumps(generation.to_json(), ensure_ascii=False))
@@ -220,6 +224,8 @@ def _run(
             if prompt is None
             else opened.encode(prompt, raw=options["raw"], goes_on=saved is not None)
         )
+        if ids or saved is None:
+            opened.check_prompt(ids)
         engine = opened.load(_load_options(opened, len(ids), len(saved.ids) if saved else 0, options), report)
     with engine, ExitStack() as stack:
         for line in (engine.setup.to_text(), *(f"note: {note}" for note in engine.notes)):

@@ -22,12 +22,15 @@ FinishReason = Literal["stop", "length", "interrupted"]
 @dataclass(frozen=True, slots=True)
 class GenerationOptions:
     """What to generate. `max_tokens` 0 only reads the prompt; `stop` are texts that end it; `ignore_eos` goes
-    on behind the model's own end tokens."""
+    on behind the model's own end tokens. Raises UsageError for an empty stop string or a negative number."""
 
     max_tokens: int = 128
     sampling: SamplingOptions = field(default_factory=SamplingOptions)
     stop: Sequence[str] = ()
     ignore_eos: bool = False
+
+    def __post_init__(self) -> None:
+        StopConditions(stop=self.stop, max_tokens=self.max_tokens)  # refuses now what it would refuse then
 
 
 @dataclass(frozen=True, slots=True)

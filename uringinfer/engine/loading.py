@@ -10,7 +10,7 @@ context.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from uringinfer.engine.engine import Engine
 from uringinfer.engine.expert_loading import ExpertFiles, expert_sizes, learned_usage, usage_curve
 from uringinfer.engine.memory import carve_trunk, peak_resident_bytes, release_unused, warm_up
 from uringinfer.engine.prompt import Prompter
+from uringinfer.engine.session import as_tokens
 from uringinfer.engine.source import find_container
 from uringinfer.errors import BudgetError, UsageError
 from uringinfer.kernels import Kernels, open_kernels
@@ -101,6 +102,10 @@ class OpenModel:
     def encode(self, prompt: str, *, raw: bool = False, goes_on: bool = False) -> list[int]:
         """The ids of a prompt; see `Engine.encode`."""
         return self.prompter.encode(prompt, raw=raw, goes_on=goes_on)
+
+    def check_prompt(self, ids: Sequence[int]) -> None:
+        """Raises UsageError unless `ids` can be fed: at least one, each a token of this model."""
+        as_tokens(ids, self.model.vocab_size)
 
     def context_for(self, tokens: int) -> int:
         """A context with room for `tokens` tokens, rounded up, and at most the model's."""

@@ -58,13 +58,7 @@ class Session:
         Interrupted if the engine was asked to stop. After a pass that did not end, the session is of no use
         any more and refuses to go on.
         """
-        try:
-            tokens = np.asarray(ids, np.int64)
-        except OverflowError:
-            wrong = max(ids, key=abs)
-            raise UsageError(
-                f"token {wrong} is outside of the vocabulary of {self._model.vocab_size}"
-            ) from None
+        tokens = as_tokens(ids, self._model.vocab_size)
         self._check(tokens)
         for start in range(0, len(tokens), self._chunk):
             chunk = tokens[start : start + self._chunk]
@@ -143,14 +137,24 @@ class Session:
     def _check(self, tokens: NDArray[np.int64]) -> None:
         if not self.is_whole:
             raise UsageError("this session was interrupted inside a pass", hint="begin a new one")
-        if tokens.ndim != 1 or not len(tokens):
-            raise UsageError("there is no token to feed", hint="give a prompt of at least one token")
         if self.length + len(tokens) > self.context:
             raise UsageError(
                 f"{len(tokens)} tokens after {self.length} do not fit into a context of {self.context}",
                 hint="use a longer context (-c) or a shorter prompt",
             )
+
+
+def as_tokens(ids: Sequence[int] | NDArray[np.int64], vocab_size: int) -> NDArray[np.int64]:
+    """`ids` as int64 [n]. Raises UsageError if there are none, or if one is no number in [0, vocab_size)."""
+    try:
+        tokens = np.asarray(ids, np.int64)
+    except OverflowError:
+        wrong = max(ids, key=abs)
+    else:
+        if tokens.ndim != 1 or not len(tokens):
+            raise UsageError("there is no token to feed", hint="give a prompt of at least one token")
         low, high = int(tokens.min()), int(tokens.max())
-        if low < 0 or high >= self._model.vocab_size:
-            wrong = low if low < 0 else high
-            raise UsageError(f"token {wrong} is outside of the vocabulary of {self._model.vocab_size}")
+        if low >= 0 and high < vocab_size:
+            return tokens
+        wrong = low if low < 0 else high
+    raise UsageError(f"token {wrong} is outside of the vocabulary of {vocab_size}")

@@ -1,0 +1,33 @@
+"""Files that a run writes at its end or all along: looked at before the run, which may take hours."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+from uringinfer.errors import EnvironmentError_
+
+
+def check_writable(path: Path | str, *, in_one_step: bool = False) -> None:
+    """Raises EnvironmentError_ if it can be seen already that the file `path` cannot be written.
+
+    `in_one_step`: it is written beside its place and renamed, so the directory must take a new file even
+    where `path` exists. Nothing is created or changed.
+    """
+    path = Path(path)
+    problem = _problem(path, in_one_step=in_one_step)
+    if problem is not None:
+        raise EnvironmentError_(f"cannot write {path}: {os.strerror(problem)}", hint="choose another file")
+
+
+def _problem(path: Path, *, in_one_step: bool) -> int | None:
+    if path.is_dir():
+        return errno.EISDIR
+    if path.exists() and not in_one_step:
+        return None if os.access(path, os.W_OK) else errno.EACCES
+    if not path.parent.exists():
+        return errno.ENOENT
+    if not path.parent.is_dir():
+        return errno.ENOTDIR
+    return None if os.access(path.parent, os.W_OK | os.X_OK) else errno.EACCES
