@@ -53,7 +53,9 @@ def _layer_range(text: str) -> tuple[int, int]:
     help="Delete the checkpoint's weight files once the container is verified; must be given twice.",
 )
 @click.option(
-    "--jobs", type=click.IntRange(1, MAX_JOBS), help="Threads that read and write.  [default: at least 4]"
+    "--jobs",
+    type=click.IntRange(1, MAX_JOBS),
+    help="Threads that read and write. [default: 8, or one for each CPU]",
 )
 @click.option("--force", is_flag=True, help="Replace OUT, once the new container is whole.")
 @click.option("--dry-run", is_flag=True, help="Check everything and show the layout; write nothing.")

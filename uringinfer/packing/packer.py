@@ -38,6 +38,8 @@ from uringinfer.storage.direct import StorageFile, open_file
 Progress = Callable[[int, int], None]
 """progress(done, total), in bytes; called from the thread that called `pack`."""
 
+DEFAULT_JOBS = 8
+"""Each job reads or writes, never both: eight keep about four reads and four writes of 4 MiB in flight."""
 MAX_JOBS = 64
 """Threads of one pack. Each holds two buffers of 4 MiB: together at most 512 MiB."""
 
@@ -115,7 +117,7 @@ def pack(
         wanted = None if layers is None else blocks_of_layers(layout, layers)
         job = _Job(source, layout, out, wanted, force=force)
         try:
-            checksums = job.run(jobs or min(max(4, os.cpu_count() or 1), MAX_JOBS), progress)
+            checksums = job.run(jobs or default_jobs(), progress)
             job.check_source_unchanged()
             if wanted is not None:
                 return _report(out, layout, start, source, job)
@@ -158,6 +160,11 @@ def _report(
         notes=(*source.notes, *notes),
         manifest=layout.manifest,
     )
+
+
+def default_jobs() -> int:
+    """Jobs of a pack that was not told how many."""
+    return min(max(DEFAULT_JOBS, os.cpu_count() or 1), MAX_JOBS)
 
 
 def _with_checksums(layout: Layout, checksums: list[int]) -> Manifest:
