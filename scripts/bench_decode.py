@@ -1,12 +1,14 @@
 """Measures decoding from a drive: time per token against what the reader alone needs for the same bytes.
 
-Makes a llama-shaped bf16 model (once). In each round it measures, one after the other, the reader alone and
-`uringinfer generate` at several budgets, ring sizes and placements, each in a process of its own. Drives and
-neighbours drift within minutes, so only figures of one round are compared; the table gives medians.
+Makes a model (once): llama-shaped in bf16, or Kimi K3-shaped (3.8 GB; MXFP4 experts; trunk and experts 4 to 1
+in the bytes of a token). In each round it measures, one after the other, the reader alone and `uringinfer
+generate` at several budgets, ring sizes and placements, each in a process of its own. Drives and neighbours
+drift within minutes, so only figures of one round are compared; the table gives medians.
 
 Prints a section of docs/benchmarks.md. Without DIRECTORY the model is made below the current one and removed.
 
     python scripts/bench_decode.py [DIRECTORY] [--size 4GB] [--rounds 3] [--tokens 4]
+    python scripts/bench_decode.py [DIRECTORY] --model kimi-k3 [--rounds 3] [--tokens 12]
 """
 
 from __future__ import annotations
@@ -15,15 +17,20 @@ import argparse
 import json
 import os
 import platform
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kimi_k3_layout import text_config
+from make_kimi_k3 import SHAPES
+from make_kimi_k3 import write_checkpoint as write_kimi_k3
 from make_synthetic import layers_for_size, llama_config, llama_tensors, write_checkpoint
 
 from uringinfer.container.container import Container
@@ -48,6 +55,17 @@ def prepare(directory: Path, size: int) -> Container:
         for file in checkpoint.iterdir():
             file.unlink()
         checkpoint.rmdir()
+    return Container.open(path)
+
+
+def prepare_kimi_k3(directory: Path) -> Container:
+    """The packed Kimi K3-shaped model in `directory`, made if it is not there."""
+    path = directory / "kimi-k3.uring"
+    if not path.exists():
+        checkpoint = directory / "kimi-k3"
+        write_kimi_k3(checkpoint, text_config(**SHAPES["bench"]), seed=0)
+        pack(checkpoint, path)
+        shutil.rmtree(checkpoint)
     return Container.open(path)
 
 
@@ -109,6 +127,13 @@ class Case:
             if run["decode"]["bytes_per_token"]
         ]
 
+    def bound_ratios(self, compute_seconds: float) -> list[float]:
+        """Time per token over the larger of its reads at the reader's rate and its computation alone."""
+        return [
+            seconds / max(compute_seconds, run["decode"]["bytes_per_token"] / rate)
+            for seconds, rate, run in zip(self.seconds, self.rates, self.runs, strict=True)
+        ]
+
     def row(self) -> str:
         """One line of the table."""
         decode = [run["decode"] for run in self.runs]
@@ -145,8 +170,8 @@ def conditions(container: Container, rounds: int, tokens: int) -> str:
     )
 
 
-def measure(container: Container, rounds: int, tokens: int) -> None:
-    """Runs every case in every round and prints the section."""
+def llama_cases(container: Container) -> tuple[list[Case], Callable[[], list[str]]]:
+    """What is measured of a dense model, and what is said of it afterwards."""
     quarter, half = container.streamed_bytes // 4, container.streamed_bytes // 2
     two = Case("25 %, 2 slots", quarter)
     three = Case("25 %, 3 slots", quarter, ("--ring-slots", "3"))
@@ -155,10 +180,41 @@ def measure(container: Container, rounds: int, tokens: int) -> None:
     prefix = Case("50 %, prefix", half, ("--placement", "prefix"))
     everything = Case("everything", 2 * container.streamed_bytes)
     cases = [two, three, one, spread, prefix, everything]
+    return cases, lambda: [compare(three, two), compare(one, two), compare(prefix, spread)]
+
+
+def kimi_k3_cases(container: Container) -> tuple[list[Case], Callable[[], list[str]]]:
+    """Budgets as shares of trunk and experts together, each against the bound of its reads and
+    computation."""
+    weights = container.streamed_bytes + container.bank_bytes
+    cases = [Case(f"{share} %", weights * share // 100) for share in (15, 30, 60, 100)]
+    everything = Case("everything", 2 * weights)
+
+    def bounds() -> list[str]:
+        compute = statistics.median(everything.seconds)
+        return [
+            f"- {case.name}: {statistics.median(ratios):.2f} times the larger of reading and computing alone"
+            f" (median of {len(ratios)} rounds, {min(ratios):.2f}-{max(ratios):.2f})"
+            for case in cases
+            for ratios in [case.bound_ratios(compute)]
+        ]
+
+    return [*cases, everything], bounds
+
+
+def measure(
+    heading: str,
+    container: Container,
+    cases: list[Case],
+    say: Callable[[], list[str]],
+    rounds: int,
+    tokens: int,
+) -> None:
+    """Runs every case in every round and prints the section."""
     for _ in range(rounds):
         for case in cases:
             case.run(container, tokens)
-    print("## Decode")
+    print(f"## {heading}")
     print()
     print(conditions(container, rounds, tokens))
     print()
@@ -169,20 +225,27 @@ def measure(container: Container, rounds: int, tokens: int) -> None:
     for case in cases:
         print(case.row())
     print()
-    for line in (compare(three, two), compare(one, two), compare(prefix, spread)):
+    for line in say():
         print(line)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("directory", type=Path, nargs="?")
-    parser.add_argument("--size", type=parse_size, default=4 * 10**9)
+    parser.add_argument("--model", choices=["llama", "kimi-k3"], default="llama")
+    parser.add_argument("--size", type=parse_size, default=4 * 10**9, help="of the llama-shaped model")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tokens", type=int, default=4)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench-decode-", dir=".") as temporary:
         directory = arguments.directory or Path(temporary)
-        measure(prepare(directory, arguments.size), arguments.rounds, arguments.tokens)
+        if arguments.model == "kimi-k3":
+            container = prepare_kimi_k3(directory)
+            heading, (cases, say) = "Decode, Kimi K3's shape", kimi_k3_cases(container)
+        else:
+            container = prepare(directory, arguments.size)
+            heading, (cases, say) = "Decode", llama_cases(container)
+        measure(heading, container, cases, say, arguments.rounds, arguments.tokens)
 
 
 if __name__ == "__main__":

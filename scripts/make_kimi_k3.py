@@ -1,7 +1,7 @@
 """Makes a Kimi K3 checkpoint of random numbers, in the release's layout and in any size.
 
     python scripts/make_kimi_k3.py OUT --seed 1                 # 2 MB, every mechanism shows in the logits
-    python scripts/make_kimi_k3.py OUT --shape bench            # 3.5 GB, for scripts/bench_decode.py
+    python scripts/make_kimi_k3.py OUT --shape bench            # 3.8 GB, for scripts/bench_decode.py
     python scripts/make_kimi_k3.py OUT --experts bf16           # experts that are not quantised
 
 With small random weights much of the architecture would not show: the norm behind the experts hides how their
@@ -76,15 +76,15 @@ SHAPES: dict[str, dict[str, Any]] = {
     "bench": {
         "vocab_size": 16384,
         "hidden_size": 1536,
-        "num_hidden_layers": 18,
+        "num_hidden_layers": 20,
         "num_attention_heads": 16,
         "num_key_value_heads": 16,
         "q_lora_rank": 384,
         "kv_lora_rank": 256,
-        "num_experts": 64,
+        "num_experts": 48,
         "num_experts_per_token": 8,
-        "routed_expert_hidden_size": 768,
-        "moe_intermediate_size": 1280,
+        "routed_expert_hidden_size": 1024,
+        "moe_intermediate_size": 1536,
         "intermediate_size": 6144,
         "bos_token_id": 16380,
         "eos_token_id": 16381,

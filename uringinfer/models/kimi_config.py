@@ -122,7 +122,8 @@ def read_kimi(reader: ConfigReader, *, latent_eps: float | None, bounded: bool) 
         taps=mixer.integer("short_conv_kernel_size", minimum=2),
         lower_bound=_read_lower_bound(mixer) if bounded else None,
     )
-    if bounded and mixer.get("use_full_rank_gate") is not True:
+    # A missing key is no guess: a gate of low rank has tensors of other names.
+    if bounded and mixer.get("use_full_rank_gate") not in (None, True):
         raise mixer.refuse("use_full_rank_gate", "true")
     mixer.finish()
     return config

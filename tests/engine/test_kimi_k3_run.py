@@ -1,0 +1,130 @@
+"""Kimi K3 as a whole: packed with its MXFP4 experts, streamed, cached, saved; and the first law for it."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "models"))
+import kimi_k3_oracle as oracle
+from kimi_k3_cases import CASES, GREEDY, make, prompt
+
+from uringinfer.container import Container
+from uringinfer.engine.generation import GenerationOptions
+from uringinfer.engine.loading import LoadOptions, open_model
+from uringinfer.errors import EnvironmentError_
+from uringinfer.packing.packer import pack
+
+PROMPT = np.resize(prompt("mxfp4"), 40).tolist()
+STEPS = 8
+CONTEXT = 64
+PER_TOKEN = CASES["mxfp4"][0]["num_experts_per_token"]
+EXPERTS = 8 * CASES["mxfp4"][0]["num_experts"]
+
+
+class Packed:
+    """One tiny checkpoint and its container."""
+
+    def __init__(self, name, directory):
+        self.checkpoint, self.path = directory / "checkpoint", directory / "k3.uring"
+        make(name, self.checkpoint)
+        pack(self.checkpoint, self.path, segment=32768)
+        self.container = Container.open(self.path)
+        self.record_bytes = self.container.manifest.banks[0].record_bytes
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory):
+    return {name: Packed(name, tmp_path_factory.mktemp(name)) for name in ("mxfp4", "bf16")}
+
+
+def logits_of(opened, **options):
+    """Logits of every position of the prompt and of greedy steps, as bytes."""
+    try:
+        engine = opened.load(LoadOptions(context=CONTEXT, all_logits=True, poison_slots=True, **options))
+    except EnvironmentError_ as error:
+        pytest.skip(str(error))
+    with engine:
+        session = engine.session()
+        rows = [session.feed(PROMPT, all_logits=True)]
+        for _ in range(STEPS):
+            rows.append(session.step(int(rows[-1][-1].argmax()))[None])
+        return np.concatenate(rows).tobytes()
+
+
+@pytest.fixture(scope="module")
+def native(packed):
+    opened = open_model(packed["mxfp4"].path)
+    if opened.kernels.name != "native":
+        pytest.skip(f"needs the native kernels: {'; '.join(opened.kernels.notes)}")
+    return opened
+
+
+@pytest.fixture(scope="module")
+def reference(native):
+    return logits_of(native, chunk=16, lookahead=0, io="preadv")
+
+
+@pytest.mark.parametrize("name", ["mxfp4", "bf16"])
+@pytest.mark.parametrize("native", [None, False])
+def test_a_packed_checkpoint_gives_the_logits_and_tokens_of_float64(packed, name, native):
+    checkpoint = oracle.Checkpoint(packed[name].checkpoint)
+    ids = prompt(name).tolist()
+    with open_model(packed[name].path, native=native).load(LoadOptions(context=CONTEXT)) as engine:
+        options = GenerationOptions(max_tokens=GREEDY, ignore_eos=True)
+        tokens = engine.generate(ids, options).tokens
+        session = engine.session()
+        rows = np.stack([session.step(token) for token in [*ids, *tokens[:-1]]])
+    expected = oracle.forward(checkpoint, [*ids, *tokens[:-1]])
+    assert np.abs(rows - expected).max() < 1e-5 * np.abs(expected).max()
+    assert tokens == expected[len(ids) - 1 :].argmax(axis=1).tolist()
+
+
+def test_an_experts_record_is_the_run_of_bytes_that_the_checkpoint_has(packed):
+    bank = packed["mxfp4"].container.manifest.banks[2]
+    shard = packed["mxfp4"].checkpoint / f"model-{bank.layer + 1:05d}-of-00010.safetensors"
+    nbytes = sum(part.nbytes for part in bank.parts)
+    with (packed["mxfp4"].path / bank.file).open("rb") as file:
+        file.seek(5 * bank.record_bytes)
+        record = file.read(nbytes)
+    assert [part.format for part in bank.parts] == ["mxfp4"] * 3
+    assert record in shard.read_bytes()
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 40])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_chunks_and_threads_change_no_bit(packed, reference, chunk, threads):
+    opened = open_model(packed["mxfp4"].path, native=True, threads=threads)
+    assert logits_of(opened, chunk=chunk) == reference
+
+
+@pytest.mark.parametrize("io", ["uring", "preadv"])
+@pytest.mark.parametrize("share", [0.1, 0.5, 1.0])
+@pytest.mark.parametrize("slots", [PER_TOKEN, 4 * PER_TOKEN, EXPERTS])
+def test_budgets_readers_and_caches_change_no_bit(packed, native, reference, io, share, slots):
+    sizes = [segment.nbytes for segment in packed["mxfp4"].container.streamed_segments]
+    trunk = 2 * max(sizes) + round(share * sum(sizes))
+    cache = slots * packed["mxfp4"].record_bytes
+    assert logits_of(native, io=io, trunk_budget=trunk, cache_budget=cache) == reference
+
+
+@pytest.mark.parametrize("lookahead", [0, 4])
+@pytest.mark.parametrize("policy", ["lru", "lfru"])
+@pytest.mark.parametrize("placement", ["prefix", "spread"])
+def test_policies_guesses_and_placements_change_no_bit(
+    packed, native, reference, lookahead, policy, placement
+):
+    cache = 3 * PER_TOKEN * packed["mxfp4"].record_bytes
+    options = {"lookahead": lookahead, "cache_policy": policy, "placement": placement}
+    assert logits_of(native, trunk_budget=200_000, cache_budget=cache, **options) == reference
+
+
+def test_a_saved_conversation_goes_on_bit_for_bit(native, tmp_path):
+    with native.load(LoadOptions(context=CONTEXT)) as engine:
+        whole = engine.session()
+        whole.feed(PROMPT)
+        whole.save(tmp_path / "s")
+        restored = engine.load_session(tmp_path / "s", context=50)
+        for token in (5, 6, 7):
+            np.testing.assert_array_equal(restored.step(token), whole.step(token))
