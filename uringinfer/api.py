@@ -24,6 +24,7 @@ from uringinfer.engine.loading import (
     OpenModel,
     Progress,
     open_model,
+    open_to_plan,
 )
 from uringinfer.engine.logits_file import LogitsFile
 from uringinfer.engine.outlook import Outlook, Rates, outlook_of, sweep
@@ -96,6 +97,7 @@ __all__ = [
     "measure_perplexity",
     "measure_rates",
     "open_model",
+    "open_to_plan",
     "outlook_of",
     "pack",
     "plan",
@@ -171,16 +173,16 @@ def plan(
     placement: Placement = "spread",
     ring_slots: int = 2,
     rates: Rates | None = None,
-    pack_dir: Path | None = None,
 ) -> Outlook:
-    """Where the memory of `budget` (bytes, or "8G") would go if `load` loaded the model at `path`.
+    """Where the memory of `budget` (bytes, or "8G") would go if `load` loaded the model at `path`; a
+    checkpoint is planned as it would be packed, and nothing is written.
 
     Raises what `load` raises before it reads weights: BudgetError below the floor, for one.
     """
     options = LoadOptions(
         budget=_bytes(budget), context=context, chunk=chunk, placement=placement, ring_slots=ring_slots
     )
-    return outlook_of(open_model(path, pack_dir=pack_dir), options, rates or Rates())
+    return outlook_of(open_to_plan(path), options, rates or Rates())
 
 
 def _bytes(size: int | str | None) -> int | None:

@@ -8,6 +8,8 @@ sys.path.append(str(Path(__file__).parents[1] / "engine"))
 from tiny_models import Containers, write_tiny_checkpoint
 
 from uringinfer import api
+from uringinfer.container import Container
+from uringinfer.packing.packer import pack
 from uringinfer.units import parse_size
 
 MIB = 1 << 20
@@ -106,6 +108,31 @@ def test_a_preset_bounds_the_trunk(plan):
 
     assert report["trunk"]["ring_bytes"] + report["trunk"]["pinned_bytes"] <= 3e9
     assert report["unused_bytes"] == 0
+
+
+def test_a_checkpoint_is_planned_as_it_would_be_packed_and_nothing_is_written(command_line, tmp_path):
+    checkpoint = write_tiny_checkpoint(tmp_path / "checkpoint")
+    pack(checkpoint, tmp_path / "packed.uring", segment="layer")
+    options = ("-c", 64, "--trunk-budget", "1M", "--json")
+    before = sorted(tmp_path.rglob("*"))
+
+    report = json.loads(command_line("plan", checkpoint, "--segment", "layer", *options).stdout)
+
+    packed = json.loads(command_line("plan", tmp_path / "packed.uring", *options).stdout)
+    assert (report["trunk"], report["layers"]) == (packed["trunk"], packed["layers"])
+    assert sorted(tmp_path.rglob("*")) == before
+    for path, option in ((checkpoint, "--measure"), (tmp_path / "packed.uring", "--segment=layer")):
+        assert command_line("plan", path, option).code == 2
+
+
+def test_layers_count_as_pinned_when_every_segment_of_theirs_is(plan):
+    report = plan("--trunk-budget", "6M", "--placement", "prefix")
+
+    segments = Container.open(report["model"]).streamed_segments
+    pinned = set(report["trunk"]["pinned"])
+    streamed = {segment.group for unit, segment in enumerate(segments) if unit not in pinned}
+    assert report["layers"] == 6
+    assert report["pinned_layers"] == sum(f"layers.{layer}" not in streamed for layer in range(6)) > 0
 
 
 def test_a_sweep_lists_each_budget(plan, command_line, model):

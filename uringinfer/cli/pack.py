@@ -8,19 +8,13 @@ from pathlib import Path
 import click
 
 from uringinfer.cli.progress import progress
+from uringinfer.cli.values import segment_size
 from uringinfer.container.manifest import Manifest
 from uringinfer.packing import PackReport, pack
-from uringinfer.packing.layout import SegmentSize
 from uringinfer.packing.packer import MAX_JOBS
 from uringinfer.packing.reclaim import check_asked
 from uringinfer.packing.staging import partial_path
-from uringinfer.units import format_rate, format_size, parse_size
-
-
-def _segment_size(text: str) -> SegmentSize:
-    if text == "layer":
-        return "layer"
-    return "auto" if text == "auto" else parse_size(text)
+from uringinfer.units import format_rate, format_size
 
 
 def _layer_range(text: str) -> tuple[int, int]:
@@ -91,7 +85,7 @@ def command(
             result = pack(
                 checkpoint,
                 out,
-                segment=_segment_size(segment),
+                segment=segment_size(segment),
                 jobs=jobs,
                 force=force,
                 dry_run=dry_run,

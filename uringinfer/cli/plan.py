@@ -11,9 +11,10 @@ import click
 
 from uringinfer import api
 from uringinfer.cli.plot import check_plot, new_figure, save_figure
-from uringinfer.cli.progress import progress
 from uringinfer.cli.table import format_table
+from uringinfer.cli.values import segment_size
 from uringinfer.errors import BudgetError, UsageError
+from uringinfer.packing.layout import SegmentSize
 from uringinfer.units import format_rate, format_size, parse_rate, parse_size
 
 SCHEMA_VERSION = 1
@@ -36,7 +37,15 @@ def _sweep_range(text: str) -> list[int]:
 @click.command()
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option("--budget", type=parse_size, metavar="SIZE", help="Memory of the whole process.")
-@click.option("--preset", type=click.Choice(api.PRESETS), help="A named memory for the trunk.")
+@click.option("--preset", type=click.Choice(api.PRESETS), help="Named budgets of trunk and expert cache.")
+@click.option("--trunk-budget", type=parse_size, metavar="SIZE", help="Memory of the trunk.")
+@click.option("--cache-budget", type=parse_size, metavar="SIZE", help="Memory of the expert cache.")
+@click.option(
+    "--segment",
+    type=segment_size,
+    metavar="SIZE|layer|auto",
+    help="Plan a checkpoint as `pack --segment` would lay it out.  [default: auto]",
+)
 @click.option("--sweep", "budgets", type=_sweep_range, metavar="A:B", help="Budgets from A to B, as 2G:64G.")
 @click.option(
     "--placement",
@@ -62,7 +71,6 @@ def _sweep_range(text: str) -> list[int]:
 @click.option("--drive", type=parse_rate, metavar="RATE", help="The drive's rate, such as 2.0GB/s.")
 @click.option("--compute", type=parse_rate, metavar="RATE", help="The kernels' rate, such as 20GB/s.")
 @click.option("--measure", is_flag=True, help="Clock drive and kernels on MODEL, two seconds each.")
-@click.option("--pack-dir", type=click.Path(path_type=Path), help="Where a checkpoint is packed to.")
 @click.option(
     "--plot",
     type=click.Path(path_type=Path),
@@ -75,6 +83,9 @@ def command(
     model: Path,
     budget: int | None,
     preset: str | None,
+    trunk_budget: int | None,
+    cache_budget: int | None,
+    segment: SegmentSize | None,
     budgets: list[int] | None,
     placement: api.Placement,
     ring_slots: int,
@@ -83,14 +94,14 @@ def command(
     drive: float | None,
     compute: float | None,
     measure: bool,
-    pack_dir: Path | None,
     plot: Path | None,
     as_json: bool,
 ) -> None:
     """Show where the memory of a budget would go: pinned weights, ring, conversation, scratch, interpreter.
 
-    Nothing is loaded. The share of weights that is pinned, and so what is read for each token, is certain,
-    not expected. With a drive's rate, given or measured, it predicts tokens per second. A budget below the
+    Nothing is loaded; a checkpoint that is not packed yet is planned as it would be packed. The share of
+    weights that is pinned, and so what is read for each token, is certain, not expected. With a drive's rate,
+    given or measured, it predicts tokens per second. A budget below the
     model's floor exits with 5 and both numbers.
 
     \b
@@ -98,25 +109,25 @@ def command(
       uringinfer plan model.uring --budget 500M
       uringinfer plan model.uring --budget 8G --drive 3.5GB/s
       uringinfer plan model.uring --measure --json
+      uringinfer plan Kimi-K3 --preset desktop --segment layer
       uringinfer plan model.uring --sweep 2G:64G --measure --plot sweep.png
     """
     _refuse_conflicts(budget, preset, budgets, plot, measure=measure, drive=drive, compute=compute)
+    if preset is not None:
+        trunk_budget = trunk_budget or api.PRESETS[preset].trunk_bytes
+        cache_budget = cache_budget or api.PRESETS[preset].cache_bytes
     options = api.LoadOptions(
         budget=budget,
         context=context,
         chunk=chunk,
         placement=placement,
         ring_slots=ring_slots,
-        trunk_budget=None if preset is None else api.PRESETS[preset].trunk_bytes,
-        cache_budget=None if preset is None else api.PRESETS[preset].cache_bytes,
+        trunk_budget=trunk_budget,
+        cache_budget=cache_budget,
     )
-    with progress() as report_progress:
-        opened = api.open_model(
-            model,
-            pack_dir=pack_dir,
-            progress=report_progress,
-            announce=lambda line: click.echo(line, err=True),
-        )
+    opened = api.open_to_plan(model, segment)
+    if measure and not opened.is_packed:
+        raise UsageError(f"{model} is not packed, so nothing can be clocked on it", hint="give --drive")
     if drive is None and not measure and (saved := api.saved_rate(opened.container.path)) is not None:
         drive = saved.bytes_per_second
     rates = api.measure_rates(opened) if measure else api.Rates(drive, compute)
@@ -160,6 +171,7 @@ def _text(opened: api.OpenModel, options: api.LoadOptions, outlook: api.Outlook)
     rows.append(["budget", format_size(plan.budget), "all of it"])
     facts = [
         ["pinned", f"{trunk.pinned_count} of {trunk.unit_count} units, {trunk.placement} placement"],
+        ["layers", f"{outlook.pinned_layers} of {outlook.layers} pinned whole, {_share(outlook):.1%}"],
         ["hit rate", f"{trunk.hit_rate:.1%} of the bytes of every token, without exception"],
         ["read per token", format_size(plan.bytes_per_token)],
         [
@@ -182,6 +194,10 @@ def _text(opened: api.OpenModel, options: api.LoadOptions, outlook: api.Outlook)
     if outlook.exceeds_memory:
         lines += ["", f"warning: {_excess(outlook)}"]
     return "\n".join(lines)
+
+
+def _share(outlook: api.Outlook) -> float:
+    return outlook.pinned_layers / outlook.layers
 
 
 def _default(outlook: api.Outlook) -> str:

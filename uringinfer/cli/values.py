@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from uringinfer.errors import UsageError
+from uringinfer.packing.layout import SegmentSize
 from uringinfer.units import parse_size
 
 
@@ -17,3 +18,10 @@ def parse_counts(text: str) -> list[int]:
 def parse_sizes(text: str) -> list[int]:
     """ "8GB,16G" -> bytes. Raises UsageError for what is no list of sizes."""
     return [parse_size(word) for word in text.split(",")]
+
+
+def segment_size(text: str) -> SegmentSize:
+    """ "64M" -> bytes; "layer" and "auto" are themselves. Raises UsageError for anything else."""
+    if text == "layer":
+        return "layer"
+    return "auto" if text == "auto" else parse_size(text)

@@ -21,11 +21,13 @@ from uringinfer.engine.expert_loading import ExpertFiles, expert_sizes, learned_
 from uringinfer.engine.memory import carve_trunk, peak_resident_bytes, release_unused, warm_up
 from uringinfer.engine.prompt import Prompter
 from uringinfer.engine.session import as_tokens
-from uringinfer.engine.source import find_container
+from uringinfer.engine.source import MANIFEST, find_container
 from uringinfer.errors import BudgetError, UsageError
 from uringinfer.kernels import Kernels, open_kernels
 from uringinfer.models import model_from_config
 from uringinfer.models.base import Model
+from uringinfer.packing.layout import SegmentSize, make_layout
+from uringinfer.packing.sources import open_source
 from uringinfer.planning.machine import Machine, resident_bytes
 from uringinfer.planning.memory import MemoryPlan, ModelSizes, default_budget, plan_memory
 from uringinfer.planning.planner import Placement
@@ -80,7 +82,8 @@ class LoadOptions:
 class OpenModel:
     """A model whose files are open and whose weights are not loaded yet. Made by `open_model`.
 
-    `opening_peak` is the most memory that opening it took, 0 if the process had more before.
+    `opening_peak` is the most memory that opening it took, 0 if the process had more before. `is_packed`
+    False: there is a layout and no container, to plan with and not to load.
     """
 
     def __init__(
@@ -91,7 +94,9 @@ class OpenModel:
         kernels: Kernels,
         *,
         opening_peak: int = 0,
+        is_packed: bool = True,
     ) -> None:
+        self.is_packed = is_packed
         self.container = container
         self.model = model
         self.prompter = prompter
@@ -174,9 +179,11 @@ class OpenModel:
     def load(self, options: LoadOptions | None = None, progress: Progress | None = None) -> Engine:
         """Plans the memory, fills it and starts reading ahead.
 
-        Raises what `plan` raises; IntegrityError for reads that fail, EnvironmentError_ for a reader that was
-        insisted on and is not there.
+        Raises what `plan` raises; UsageError if the model is not packed, IntegrityError for reads that fail,
+        EnvironmentError_ for a reader that was insisted on and is not there.
         """
+        if not self.is_packed:
+            raise UsageError(f"{self.container.path} is not packed", hint="pack it first")
         options = options or LoadOptions()
         began = time.perf_counter()
         release_unused()
@@ -320,3 +327,24 @@ def open_model(
     warm_up(kernels)
     peak = peak_resident_bytes()
     return OpenModel(container, model, prompter, kernels, opening_peak=peak if peak > peak_before else 0)
+
+
+def open_to_plan(path: str | Path, segment: SegmentSize | None = None) -> OpenModel:
+    """The model at `path` to plan with: a container, or a checkpoint as its container would be (with
+    `segment`, see `pack`), whatever its size. Nothing is written.
+
+    Raises UsageError for a `segment` where a container is already, and what opening and packing raise before
+    anything is written.
+    """
+    path = Path(path)
+    if (path / MANIFEST).is_file():
+        if segment is not None:
+            raise UsageError(f"{path} is packed already", hint="leave --segment out")
+        return open_model(path)
+    source = open_source(path)
+    try:
+        model = model_from_config(source.config)
+        container = Container(path, make_layout(model, source, segment or "auto").manifest)
+    finally:
+        source.close()
+    return OpenModel(container, model, Prompter(path), open_kernels(), is_packed=False)

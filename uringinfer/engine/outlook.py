@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from uringinfer.container.manifest import Segment
 from uringinfer.engine.loading import LoadOptions, OpenModel
 from uringinfer.engine.memory import release_unused
 from uringinfer.errors import BudgetError
 from uringinfer.planning.machine import Machine
 from uringinfer.planning.memory import MemoryPlan, predict_tokens_per_second
+from uringinfer.planning.planner import TrunkPlan
 
 _PLENTY = 1 << 62
 """A budget beyond every machine: the plan then takes what it can use."""
@@ -28,9 +30,11 @@ class Rates:
 @dataclass(frozen=True, slots=True)
 class Outlook:
     """A plan on this machine. `default_budget` is what a run without a budget takes; None if it cannot
-    run."""
+    run. Of the model's `layers`, `pinned_layers` are pinned whole."""
 
     plan: MemoryPlan
+    layers: int
+    pinned_layers: int
     machine: Machine
     rates: Rates
     default_budget: int | None
@@ -50,6 +54,8 @@ class Outlook:
     def to_json(self) -> dict[str, Any]:
         return {
             **self.plan.to_json(),
+            "layers": self.layers,
+            "pinned_layers": self.pinned_layers,
             "default_budget": self.default_budget,
             "exceeds_memory": self.exceeds_memory,
             "drive_bytes_per_second": self.rates.drive,
@@ -64,7 +70,7 @@ def outlook_of(
 ) -> Outlook:
     """The outlook of loading `opened` with `options`.
 
-    With a trunk budget and no other, the plan takes what that needs, whatever this machine has.
+    With budgets of trunk and cache and no other, the plan takes what they need, whatever this machine has.
 
     Raises what `OpenModel.plan` raises.
     """
@@ -76,10 +82,19 @@ def outlook_of(
     else:
         plan = opened.plan(options)
     try:
-        default = opened.plan(replace(options, budget=None, trunk_budget=None)).budget
+        default = opened.plan(replace(options, budget=None, trunk_budget=None, cache_budget=None)).budget
     except BudgetError:
         default = None
-    return Outlook(plan, machine, rates, default)
+    whole = _pinned_layers(opened.container.streamed_segments, plan.trunk)
+    return Outlook(plan, opened.model.num_layers, whole, machine, rates, default)
+
+
+def _pinned_layers(segments: Sequence[Segment], trunk: TrunkPlan) -> int:
+    """How many groups of segments called 'layers.N' are pinned whole."""
+    pinned = set(trunk.pinned)
+    whole = {segment.group for segment in segments if segment.group.startswith("layers.")}
+    whole -= {segment.group for unit, segment in enumerate(segments) if unit not in pinned}
+    return len(whole)
 
 
 def sweep(
