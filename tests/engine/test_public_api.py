@@ -23,4 +23,4 @@ def test_a_checkpoint_becomes_text_through_the_public_functions_alone(tmp_path):
 def test_a_budget_that_is_no_size_is_refused(tmp_path):
     checkpoint = write_tiny_checkpoint(tmp_path / "checkpoint")
     with pytest.raises(UsageError, match="'much' is not a size"):
-        uringinfer.plan(checkpoint, budget="much", pack_dir=tmp_path)
+        uringinfer.plan(checkpoint, budget="much")
