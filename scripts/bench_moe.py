@@ -92,7 +92,7 @@ def reader_rate(container: Container) -> float:
     record = max(bank.record_bytes for bank in banks)
     slots = 32
     with Arena(slots * record) as arena:
-        files = [open_file(container.bank_path(bank)) for bank in banks]
+        files = [open_file(container.bank_paths(bank)[0]) for bank in banks]
         reader = open_reader("auto", arena=arena, files=files)
         regions = [arena.carve(record) for _ in range(slots)]
         tickets: list[Ticket] = []
