@@ -70,8 +70,9 @@ def test_byte_level_tokens_are_those_of_the_original_tokenizer(pre, original):
 
 
 def test_smollm_splits_digits_one_by_one():
-    rebuilt = built(byte_level(byte_level_tokenizer(smollm_pre_tokenizer()), "smollm"))
-    assert rebuilt.encode("12345").tokens == list("12345")
+    merging = byte_level_tokenizer(pre_tokenizers.ByteLevel(add_prefix_space=False))
+    assert len(merging.encode("12345").tokens) < 5
+    assert built(byte_level(merging, "smollm")).encode("12345").tokens == list("12345")
 
 
 def test_a_text_begins_with_bos_where_the_file_or_the_model_says_so():

@@ -243,6 +243,24 @@ def test_a_journal_line_that_was_cut_off_costs_one_segment(checkpoint, interrupt
     assert 0 < report.resumed_bytes < report.nbytes
 
 
+def test_a_journal_whose_last_line_was_cut_off_is_continued_and_used_again(
+    checkpoint, interrupted, monkeypatch
+):
+    journal = interrupted.with_name("m.uring.partial") / "pack.journal"
+    journal.write_bytes(journal.read_bytes()[:-5])
+    with monkeypatch.context() as patch:
+        patch.setattr(writer.os, "pwrite", FailingWrites(fail_at=10))
+        with pytest.raises(EnvironmentError_):
+            pack(checkpoint, interrupted, segment=8192, jobs=1)
+    assert pack(checkpoint, interrupted, segment=8192).resumed_bytes >= (28 + 9) * 4096
+
+
+def test_what_another_job_left_behind_does_not_reach_the_container(checkpoint, interrupted):
+    (interrupted.with_name("m.uring.partial") / "experts-L9.bin").write_bytes(b"left")
+    pack(checkpoint, interrupted, segment=16384)
+    assert not (interrupted / "experts-L9.bin").exists()
+
+
 def test_a_source_that_changes_during_the_pack_gives_no_container(checkpoint, tmp_path):
     def touch(done, total):
         (checkpoint / "tokenizer.json").write_text("{}")
