@@ -1,15 +1,19 @@
 """kill -9 at any moment of a pack, then the same command again: the same bytes."""
 
+import itertools
+import json
 import os
 import random
 import signal
-import time
+import threading
 
 import pytest
 from checkpoint_maker import make_checkpoint
 
-from uringinfer.packing import writer
+from uringinfer.container import Container
+from uringinfer.packing.journal import JOURNAL_NAME
 from uringinfer.packing.packer import pack
+from uringinfer.packing.staging import partial_path
 
 OPTIONS = {"segment": 8192, "jobs": 2}
 
@@ -41,36 +45,67 @@ def in_child(work):
     return pid
 
 
-def slow_pack(checkpoint, out):
-    """A pack whose writes take two milliseconds each, so that there is time to be killed."""
-    real = os.pwrite
+def pack_counting_writes(checkpoint, out, at_write):
+    """A pack that calls `at_write(number)` before each write to the container or the journal, from 1 on."""
+    lock = threading.Lock()
+    numbers = itertools.count(1)
 
-    def slow(fd, data, offset):
-        time.sleep(0.002)
-        return real(fd, data, offset)
+    def counted(real):
+        def call(*args):
+            with lock:
+                at_write(next(numbers))
+            return real(*args)
 
-    writer.os.pwrite = slow
+        return call
+
+    os.pwrite, os.write = counted(os.pwrite), counted(os.write)
     pack(checkpoint, out, **OPTIONS)
 
 
+def pack_killed_at(checkpoint, out, fatal):
+    """A pack that is killed instead of its `fatal`-th write."""
+
+    def die(number):
+        if number == fatal:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    pack_counting_writes(checkpoint, out, die)
+
+
+def count_writes(checkpoint, out):
+    """Writes of an undisturbed pack: as many in each run, whatever the order of its threads."""
+    count = out.with_name("count")
+    pid = in_child(
+        lambda: pack_counting_writes(checkpoint, out, lambda number: count.write_text(str(number)))
+    )
+    assert os.waitpid(pid, 0)[1] == 0
+    return int(count.read_text())
+
+
+def finished_bytes(out, manifest):
+    """Bytes of the segments that the journal of the interrupted pack of `out` calls finished."""
+    lines = (partial_path(out) / JOURNAL_NAME).read_text().splitlines()
+    return sum(manifest.segments[json.loads(line)["block"]].nbytes for line in lines[1:])
+
+
 def test_killed_at_twenty_random_moments_a_pack_ends_with_the_same_bytes(checkpoint, undisturbed, tmp_path):
-    start = time.monotonic()
-    os.waitpid(in_child(lambda: slow_pack(checkpoint, tmp_path / "timing.uring")), 0)
-    whole = time.monotonic() - start
-    moments = random.Random(1)
-    resumed = killed = 0
-    for number in range(20):
-        out = tmp_path / f"{number}.uring"
-        pid = in_child(lambda out=out: slow_pack(checkpoint, out))
-        time.sleep(moments.uniform(0, whole))
-        os.kill(pid, signal.SIGKILL)
-        _, status = os.waitpid(pid, 0)
-        killed += os.WIFSIGNALED(status)
-        if not out.exists():
-            resumed += pack(checkpoint, out, **OPTIONS).resumed_bytes > 0
+    manifest = Container.open(tmp_path / "good.uring").manifest
+    writes = count_writes(checkpoint, tmp_path / "counted.uring")
+    resumed = []
+    # the first write is the journal's key
+    for fatal in random.Random(1).sample(range(2, writes + 1), 20):
+        out = tmp_path / f"{fatal}.uring"
+        _, status = os.waitpid(
+            in_child(lambda out=out, fatal=fatal: pack_killed_at(checkpoint, out, fatal)), 0
+        )
+        assert os.WIFSIGNALED(status)
+        expected = finished_bytes(out, manifest)
+        report = pack(checkpoint, out, **OPTIONS)
+        assert report.resumed_bytes == expected
         assert contents(out) == undisturbed
-    assert killed >= 10
-    assert resumed >= 5
+        resumed.append(expected)
+    # two threads: of the first six writes one is the key and at most two have no line in the journal yet
+    assert sum(nbytes > 0 for nbytes in resumed) >= 16
 
 
 def test_killed_at_every_step_of_the_commit_a_pack_gives_a_whole_container_or_none(
