@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -224,20 +223,45 @@ def test_a_path_without_a_model_is_a_usage_error(monkeypatch, capsys, tmp_path):
     assert err.count("\n") == 1
 
 
-def start(model, *arguments):
-    command = [sys.executable, "-m", "uringinfer", "generate", model, *arguments]
+INTERRUPTED = """
+import os, signal
+from uringinfer.cli.main import main
+from uringinfer.engine.logits_file import LogitsFile
+
+append, rows = LogitsFile.append, 0
+
+def append_and_interrupt(self, logits):
+    global rows
+    append(self, logits)
+    rows += len(logits)
+    if rows == 20:
+        os.kill(os.getpid(), signal.SIGINT)
+
+LogitsFile.append = append_and_interrupt
+main()
+"""
+"""The command line, that hears Ctrl-C behind the twentieth row of logits."""
+
+
+def start(*command):
+    """Starts Python; a write to its output waits when 4096 bytes have not been read."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment
+    return subprocess.Popen(
+        [sys.executable, *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        pipesize=4096,
+        text=True,
+        cwd=ROOT,
+        env=environment,
     )
-    killer = threading.Timer(60, process.kill)
-    killer.daemon = True
-    killer.start()
-    return process
+
+
+LONG = ("--ids", "1,2,3", "-n", "8000", "--ignore-eos")
 
 
 def test_the_first_interrupt_ends_the_turn_and_keeps_the_text(model):
-    process = start(model, "--ids", "1,2,3", "-n", "8000", "--ignore-eos", "--temp", "1", "-s", "1")
+    process = start("-m", "uringinfer", "generate", model, *LONG, "--temp", "1", "-s", "1")
     first = process.stdout.read(20)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate()
@@ -249,17 +273,12 @@ def test_the_first_interrupt_ends_the_turn_and_keeps_the_text(model):
 
 def test_an_interrupted_run_still_prints_its_json(model, tmp_path):
     path = tmp_path / "logits.npy"
-    process = start(
-        model, "--ids", "1,2,3", "-n", "8000", "--ignore-eos", "--json", "--logits-out", str(path)
-    )
-    while not path.exists() or path.stat().st_size < 600 * 4 * 20:
-        assert process.poll() is None
-    process.send_signal(signal.SIGINT)
+    process = start("-c", INTERRUPTED, "generate", model, *LONG, "--json", "--logits-out", str(path))
     out, _ = process.communicate()
     assert process.returncode == 130
     generation = json.loads(out)
     assert generation["finish_reason"] == "interrupted"
-    assert len(np.load(path)) == 3 + len(generation["tokens"]) - 1
+    assert len(np.load(path)) == 3 + len(generation["tokens"]) - 1 == 20
 
 
 @pytest.mark.parametrize(("tokens", "what"), [(6, "One token"), (0, "One chunk of the prompt")])

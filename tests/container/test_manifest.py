@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from container_maker import make_container
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from uringinfer.container import Bank, Container, Manifest
@@ -246,7 +246,7 @@ VALUES = (
 )
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=200)
 @given(data=st.data())
 def test_a_mutated_manifest_is_refused_or_read_back_equal(directory, document, data):
     good = copy.deepcopy(document)

@@ -17,8 +17,8 @@ from uringinfer.packing.packer import pack
 ROOT = Path(__file__).parents[2]
 CGROUPS = Path("/sys/fs/cgroup")
 IDS = ",".join(str(number) for number in range(1, 13))
-SLACK = 1 << 20
-"""Between two processes the interpreter's share differs by some pages."""
+SLACK = 4 << 20
+"""Between two processes the interpreter's share differs, by the pages that were in the page cache."""
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,8 @@ def test_peak_memory_stays_within_the_budget(model, above_floor, options):
     assert code == 0, err
     stats = json.loads(out)["stats"]
     assert peak <= budget
-    assert stats["peak_rss_bytes"] == pytest.approx(peak, abs=1 << 20)
+    # the kernel counts resident pages in batches for each CPU
+    assert stats["peak_rss_bytes"] == pytest.approx(peak, abs=4 << 20)
     assert len(json.loads(out)["tokens"]) == 5
 
 

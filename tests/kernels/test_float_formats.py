@@ -53,7 +53,7 @@ def test_special_values_survive_each_float_format():
 
 @pytest.mark.parametrize("name", ["bf16", "f16", "f32"])
 @given(data=st.data(), rows=st.integers(1, 9), cols=st.integers(1, 9))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_encoding_what_was_decoded_changes_nothing(name, data, rows, cols):
     matrix = data.draw(arrays(np.float32, (rows, cols), elements=st.floats(-60000, 60000, width=32)))
     once = encode(name, matrix)

@@ -17,7 +17,7 @@ def normal(seed, *shape):
 
 @pytest.mark.parametrize("name", list(FORMATS))
 @given(shape=SHAPES, seed=st.integers(0, 1 << 30))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 def test_a_product_of_any_shape_is_that_of_the_decoded_matrix(kernels, name, shape, seed):
     rows, cols, tokens = shape
     weight, x = encode(name, normal(seed, rows, cols)), normal(seed + 1, tokens, cols)
@@ -117,7 +117,7 @@ def test_gated_activations_of_huge_and_tiny_values_stay_finite_and_right(kernels
     window=st.sampled_from([0, 1, 5, 64]),
     with_sinks=st.booleans(),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_attention_sees_what_it_should_and_mixes_by_softmax(
     kernels, tokens, start, groups, shared, size, value_size, window, with_sinks
 ):

@@ -19,7 +19,7 @@ def relative_error(name, matrix):
 
 @pytest.mark.parametrize("name", QUANTISED)
 @given(rows=st.integers(1, 40), cols=st.integers(1, 300), seed=st.integers(0, 1 << 30))
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 def test_any_bytes_decode_to_the_values_of_the_description(name, rows, cols, seed):
     rng = np.random.default_rng(seed)
     form = weight_format(name)
@@ -37,7 +37,7 @@ def test_any_bytes_decode_to_the_values_of_the_description(name, rows, cols, see
 
 @pytest.mark.parametrize("name", QUANTISED)
 @given(rows=st.integers(1, 140), cols=st.integers(1, 300), seed=st.integers(0, 1 << 30))
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 def test_rows_and_panels_decode_as_they_do_in_the_whole(name, rows, cols, seed):
     matrix = normal(seed, rows, cols)
     weight = encode(name, matrix)

@@ -72,13 +72,13 @@ def answers_or_refuses(config):
             assert "\n" not in str(error)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(config=mutated_configs())
 def test_any_config_gives_a_model_or_a_typed_error(config):
     answers_or_refuses(config)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(name=st.sampled_from(["qwen3", "glm4_moe", "deepseek_v3"]), rotary=ROTARY)
 def test_any_rotary_settings_give_a_model_or_a_typed_error(name, rotary):
     answers_or_refuses({**load(name).config, "rope_parameters": rotary})

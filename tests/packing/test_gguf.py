@@ -252,7 +252,7 @@ def small_content(small_file):
     return small_file.read_bytes()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(data=st.data())
 def test_a_damaged_header_is_refused_in_one_line_or_read(small_file, small_content, data):
     path, content = small_file, bytearray(small_content)

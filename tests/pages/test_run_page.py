@@ -164,7 +164,7 @@ def test_a_browser_renders_the_page_without_errors(tmp_path, scheme):
     environment = {**os.environ, "HOME": str(tmp_path)}
     done = subprocess.run(
         [*command, (tmp_path / "page.html").as_uri()],
-        capture_output=True, text=True, timeout=120, env=environment,
+        capture_output=True, text=True, timeout=500, env=environment,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "CONSOLE" not in done.stderr

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from uringinfer.storage.uring import RingRead
+from uringinfer.storage.direct import Direct, StorageFile
+from uringinfer.storage.uring import RingLike, RingRead, UringReader
 
 Script = Callable[[RingRead], int]
+
+BLOCK = 4096
+BUFFERED = Direct(False, "scripted", 1, 1)
+FILE = StorageFile(Path("weights.bin"), 99, 1 << 20, BUFFERED)
+
+
+def open_scripted(ring: RingLike, *, queue_depth: int = 8, **options: Any) -> UringReader:
+    return UringReader(ring, queue_depth=queue_depth, split_bytes=BLOCK, **options)
 
 
 class ScriptedRing:

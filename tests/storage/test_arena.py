@@ -35,7 +35,7 @@ AnonHugePages:      4096 kB
 """
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(1, 5 * HUGE_PAGE))
 def test_address_and_size_are_whole_huge_pages(nbytes: int) -> None:
     with Arena(nbytes, populate=False) as arena:
@@ -44,7 +44,7 @@ def test_address_and_size_are_whole_huge_pages(nbytes: int) -> None:
         assert nbytes <= arena.nbytes < nbytes + HUGE_PAGE
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(st.integers(1, 300_000), st.sampled_from([1, 64, 4096, 65536])), max_size=5))
 def test_regions_are_aligned_inside_the_arena_and_apart(carves: list[tuple[int, int]]) -> None:
     with Arena(2 * HUGE_PAGE, populate=False) as arena:

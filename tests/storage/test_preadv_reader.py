@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from interruption import interrupted_when, main_is_in, meanwhile
 from numpy.typing import NDArray
 
 from uringinfer.errors import IntegrityError, UsageError
@@ -131,11 +131,26 @@ def test_speculation_that_is_waited_for_becomes_demand(content: Bytes) -> None:
     trunk = reader.submit([ReadRequest(FILE, 0, np.zeros(3 * BLOCK, np.uint8))])
     pread.called.wait(60)
     guess = reader.submit([ReadRequest(FILE, 10 * BLOCK, np.zeros(BLOCK, np.uint8), Priority.SPECULATION)])
-    threading.Timer(0.02, pread.open.set).start()
-    reader.wait(guess)
+    with meanwhile(lambda: main_is_in(PreadvReader.wait, threading.Condition.wait), pread.open.set):
+        reader.wait(guess)
     reader.wait(trunk)
     reader.close()
     assert [offset // BLOCK for offset in pread.offsets] == [0, 10, 1, 2]
+
+
+def test_a_ticket_is_done_only_when_all_of_its_reads_are(content: Bytes) -> None:
+    pread = ScriptedPread(content)
+    reader = open_scripted(pread)
+    destination = np.zeros(2 * BLOCK, np.uint8)
+    pread.open.clear()
+    ticket = reader.submit([ReadRequest(FILE, 0, destination)])
+    pread.called.wait(60)
+    assert not ticket.done
+    pread.open.set()
+    reader.wait(ticket)
+    assert ticket.done
+    assert np.array_equal(destination, content[: 2 * BLOCK])
+    reader.close()
 
 
 def test_each_thread_moves_one_piece_at_a_time(content: Bytes) -> None:
@@ -152,10 +167,7 @@ def test_ctrl_c_reaches_a_wait_for_a_drive_that_does_not_answer(content: Bytes) 
     reader = open_scripted(pread)
     destination = np.zeros(BLOCK, np.uint8)
     ticket = reader.submit([ReadRequest(FILE, 0, destination)])
-    main = threading.main_thread().ident
-    assert main is not None
-    threading.Timer(0.05, signal.pthread_kill, (main, signal.SIGINT)).start()
-    with pytest.raises(KeyboardInterrupt):
+    with interrupted_when(lambda: main_is_in(PreadvReader.wait, threading.Condition.wait)):
         reader.wait(ticket)
     pread.open.set()
     reader.wait(ticket)
@@ -169,8 +181,8 @@ def test_close_starts_nothing_new_and_a_later_wait_says_so(content: Bytes) -> No
     reader = open_scripted(pread)
     ticket = reader.submit([ReadRequest(FILE, 0, np.zeros(10 * BLOCK, np.uint8))])
     pread.called.wait(60)
-    threading.Timer(0.02, pread.open.set).start()
-    reader.close()
+    with meanwhile(lambda: main_is_in(PreadvReader.close, threading.Thread.join), pread.open.set):
+        reader.close()
     assert pread.offsets == [0]
     assert pread.running == 0, "memory may still be written after close"
     with pytest.raises(UsageError, match="closed before this read"):

@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
+import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from interruption import interrupted_when
 from numpy.typing import NDArray
 
 from uringinfer.errors import UsageError
@@ -160,24 +160,17 @@ def test_array_types_have_the_layout_of_the_c_structures() -> None:
             assert module.ffi.offsetof(f"struct {name}", field) == offset
 
 
-def interrupt_soon() -> None:
-    main = threading.main_thread().ident
-    assert main is not None
-    threading.Timer(0.05, signal.pthread_kill, (main, signal.SIGINT)).start()
-
-
 def test_ctrl_c_ends_a_cell_of_threads_and_leaves_none_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
 
     def slow(fd: int, buffers: list[memoryview], offset: int) -> int:
         calls.append(offset)
-        time.sleep(0.2)
+        sys._getframe(1).f_locals["stop"].wait()  # lasts until the threads have been told to end
         return BLOCK
 
     monkeypatch.setattr(os, "preadv", slow)
     slots = [np.zeros(BLOCK, np.uint8).data for _ in range(2)]
-    interrupt_soon()
-    with pytest.raises(KeyboardInterrupt):
+    with interrupted_when(lambda: len(calls) == 2):
         keep_threads_busy(-1, list(range(1000)), slots, seconds=60)
     assert len(calls) == 2
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("probe-")]
@@ -192,8 +185,7 @@ def test_ctrl_c_ends_a_cell_of_the_ring(file: StorageFile, memory: NDArray[np.ui
     reads["address"], reads["nbytes"], reads["file"] = memory.ctypes.data, BLOCK, out
     reads["buffer"] = -1
     notes = np.zeros(1, NOTE_DTYPE)
-    interrupt_soon()
-    with pytest.raises(KeyboardInterrupt):
+    with interrupted_when(lambda: notes["submitted"][0] > 0):
         ring.saturate(reads, notes, 1, 0)
     assert ring.in_flight == 1
     os.write(into, b"x")

@@ -1,42 +1,28 @@
-"""The uring reader over a scripted ring, and what only the kernel's ring can show."""
+"""The uring reader over a scripted ring."""
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import itertools
 import os
-import signal
-import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scripted_ring import Script, ScriptedRing
+from scripted_ring import BLOCK, FILE, Script, ScriptedRing, open_scripted
 
 from uringinfer.errors import EnvironmentError_, IntegrityError, UsageError
 from uringinfer.storage.arena import Arena
-from uringinfer.storage.denial import Denial
 from uringinfer.storage.direct import Direct, StorageFile
 from uringinfer.storage.pieces import MAX_ATTEMPTS
 from uringinfer.storage.reader import Priority, ReadRequest
-from uringinfer.storage.uring import RingRead, UringReader, open_ring
+from uringinfer.storage.uring import UringReader
 
 Bytes = NDArray[np.uint8]
 
-BLOCK = 4096
 DIRECT = Direct(True, "scripted", 512, 512)
-BUFFERED = Direct(False, "scripted", 1, 1)
-FILE = StorageFile(Path("weights.bin"), 99, 1 << 20, BUFFERED)
-
-
-def open_scripted(ring: ScriptedRing, *, queue_depth: int = 8, **options: Any) -> UringReader:
-    return UringReader(ring, queue_depth=queue_depth, split_bytes=BLOCK, **options)
 
 
 def read_all(content: Bytes, script: Script) -> tuple[Bytes, UringReader]:
@@ -196,6 +182,22 @@ def test_a_failed_read_starts_no_further_pieces(content: Bytes) -> None:
     assert len(ring.taken) == 1
 
 
+def test_a_ticket_is_done_only_when_all_of_its_reads_are(content: Bytes) -> None:
+    ring = ScriptedRing(content)
+    ring.held = True
+    reader = open_scripted(ring, queue_depth=1)
+    destination = np.zeros(2 * BLOCK, np.uint8)
+    ticket = reader.submit([ReadRequest(FILE, 0, destination)])
+    reader.poll()
+    assert not ticket.done
+    ring.held = False
+    reader.poll()
+    assert not ticket.done, "the second piece was only started"
+    reader.poll()
+    assert ticket.done
+    assert np.array_equal(destination, content[: 2 * BLOCK])
+
+
 def test_a_failed_read_is_done_only_when_its_other_pieces_have_landed(content: Bytes) -> None:
     ring = ScriptedRing(content, lambda read: -errno.EIO if read.offset == 0 else read.nbytes)
     reader = open_scripted(ring, queue_depth=2)
@@ -320,89 +322,3 @@ def test_close_takes_what_is_in_flight_and_starts_nothing_new(content: Bytes) ->
     assert (len(ring.taken), ring.in_flight, ring.closed) == (2, 0, True)
     with pytest.raises(UsageError, match="the reader is closed"):
         reader.wait(ticket)
-
-
-class Interruptions:
-    """Raises KeyboardInterrupt at the `count`-th line that the storage code executes, once."""
-
-    def __init__(self, count: int) -> None:
-        self.left = count
-
-    def __call__(self, frame: FrameType, event: str, argument: Any) -> Any:
-        if "uringinfer/storage" not in frame.f_code.co_filename:
-            return None
-        if event == "line":
-            self.left -= 1
-            if self.left == 0:
-                raise KeyboardInterrupt
-        return self
-
-    def __enter__(self) -> Interruptions:
-        sys.settrace(self)
-        return self
-
-    def __exit__(self, *details: object) -> None:
-        sys.settrace(None)
-
-
-def interrupted_waits(ring_script: Script, content: Bytes) -> Iterator[tuple[ScriptedRing, UringReader, Any]]:
-    """A ring, a reader and a ticket whose wait was interrupted, at each line that it executes in turn."""
-    for count in itertools.count(1):
-        ring = ScriptedRing(content, ring_script)
-        reader = open_scripted(ring, queue_depth=2)
-        destination = np.zeros(5 * BLOCK, np.uint8)
-        ticket = reader.submit([ReadRequest(FILE, 0, destination)])
-        with Interruptions(count) as interruptions, contextlib.suppress(KeyboardInterrupt, IntegrityError):
-            reader.wait(ticket)
-        yield ring, reader, (ticket, destination)
-        if interruptions.left > 0:
-            return
-
-
-def test_a_wait_interrupted_at_any_line_can_be_repeated(content: Bytes) -> None:
-    runs = 0
-    for ring, reader, (ticket, destination) in interrupted_waits(
-        lambda read: min(read.nbytes, 3000), content
-    ):
-        reader.wait(ticket)
-        assert np.array_equal(destination, content[: 5 * BLOCK])
-        assert not ring.unmoved, "memory of a ticket that is done may still be written"
-        reader.close()
-        assert ring.in_flight == 0
-        runs += 1
-    assert runs > 200
-
-
-def test_a_failing_wait_interrupted_at_any_line_fails_when_repeated(content: Bytes) -> None:
-    def fail_late(read: RingRead) -> int:
-        return -errno.EIO if read.offset == 2 * BLOCK else read.nbytes
-
-    runs = 0
-    for ring, reader, (ticket, _) in interrupted_waits(fail_late, content):
-        with pytest.raises(IntegrityError, match="offset 8192"):
-            reader.wait(ticket)
-        assert not ring.unmoved, "memory of a ticket that is done may still be written"
-        reader.close()
-        runs += 1
-    assert runs > 100
-
-
-def test_ctrl_c_reaches_a_wait_for_a_drive_that_does_not_answer() -> None:
-    ring = open_ring(1)
-    if isinstance(ring, Denial):
-        pytest.skip(f"no io_uring here: {ring.reason}")
-    out, into = os.pipe()  # nobody writes to it
-    destination = np.zeros(BLOCK, np.uint8)
-    reader = open_scripted(ring, queue_depth=1)  # type: ignore[arg-type]
-    ticket = reader.submit([ReadRequest(StorageFile(Path("pipe"), out, BLOCK, BUFFERED), 0, destination)])
-    main = threading.main_thread().ident
-    assert main is not None
-    threading.Timer(0.05, signal.pthread_kill, (main, signal.SIGINT)).start()
-    with pytest.raises(KeyboardInterrupt):
-        reader.wait(ticket)
-    os.write(into, b"x" * BLOCK)
-    reader.wait(ticket)
-    assert (destination == ord("x")).all()
-    reader.close()
-    os.close(into)
-    os.close(out)

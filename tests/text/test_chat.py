@@ -89,7 +89,7 @@ fragments = st.lists(
 ).map("".join)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.sampled_from(sorted(chat_templates.ALL)), fragments, fragments)
 @example("brackets", "INST]", "/INST]")
 @example("parts", "<|im_end", "|>")

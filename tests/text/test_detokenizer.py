@@ -13,7 +13,7 @@ def stream(tokenizer, ids, **options):
     return [*(detokenizer.push(token_id) for token_id in ids), detokenizer.finish()]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.floats(0, 1, exclude_max=True), max_size=30), st.booleans())
 def test_streamed_text_is_the_decoding_of_all_ids(byte_level, sentencepiece, places, show_special):
     for tokenizer in (byte_level, sentencepiece):
@@ -22,7 +22,7 @@ def test_streamed_text_is_the_decoding_of_all_ids(byte_level, sentencepiece, pla
         assert "".join(pieces) == tokenizer.decode(ids, show_special=show_special)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=30))
 @example(" a")
 @example("🙂🙃東京")

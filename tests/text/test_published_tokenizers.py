@@ -66,7 +66,7 @@ def qwen(qwen_ranks, tmp_path_factory):
     return Tokenizer.open(directory)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(texts)
 def test_deepseeks_ids_are_those_of_the_package_tokenizers(deepseek, deepseek_package, text):
     ids = deepseek.encode(text)
@@ -74,7 +74,7 @@ def test_deepseeks_ids_are_those_of_the_package_tokenizers(deepseek, deepseek_pa
     assert deepseek.decode(ids) == deepseek_package.decode(ids, skip_special_tokens=False) == text
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(texts)
 def test_qwens_vocabulary_is_merged_as_the_plain_merger_does(qwen, qwen_ranks, text):
     ids = qwen.encode(text)

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from uringinfer.errors import IntegrityError, UsageError
@@ -51,7 +51,6 @@ options_strategy = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(options_strategy, st.integers(0, 10_000), st.lists(st.integers(0, 299), max_size=6))
 def test_the_distribution_is_that_of_the_plain_oracle(options, seed, recent):
     logits = random_logits(seed)

@@ -63,7 +63,7 @@ texts = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.one_of(texts.map("".join), st.text(st.characters(exclude_categories=["Cs"]), max_size=20)))
 @example("東京abc DON'T  x\n\n y12345")
 def test_ids_are_those_of_the_plain_merger(tokenizer, text):

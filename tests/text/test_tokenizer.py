@@ -79,7 +79,7 @@ def test_a_control_token_that_merges_would_build_is_cut_apart(tmp_path):
     assert tokenizer.decode(ids) == "x</s>y</s></s>z"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
 @example("<|im_end|>")
 @example("</s><s>")
