@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 
@@ -91,3 +92,57 @@ def test_the_number_of_jobs_is_bounded(command_line, checkpoint, tmp_path, jobs)
     result = command_line("pack", checkpoint, tmp_path / "m.uring", "--jobs", jobs)
     assert (result.code, result.stderr.count("\n")) == (2, 1)
     assert "1<=x<=64" in result.stderr
+
+
+def test_formats_are_converted_and_their_errors_shown_by_pack_and_info(command_line, checkpoint, tmp_path):
+    out = tmp_path / "m.uring"
+    result = command_line(
+        "pack", checkpoint, out, "--trunk", "q4", "--tensor", r".*\.up_proj=mxfp4", "--segment", "16K"
+    )
+    assert result.code == 0
+    assert result.stderr.startswith("note: embed_tokens and lm_head: q8 instead of q4")
+    table = [line.split() for line in result.stdout.splitlines()[:-1]]
+    assert [row[:4] for row in table if row[0] == "mlp.up_proj"] == [["mlp.up_proj", "bf16", "mxfp4", "2"]]
+    assert [row[2] for row in table if row[0] == "lm_head"] == ["q8"]
+    shown = command_line("info", out).stdout
+    assert "\n".join(result.stdout.splitlines()[:-1]) in shown
+    document = json.loads(command_line("info", out, "--json").stdout)
+    assert {error["format"] for error in document["errors"]} == {"q4", "q8", "mxfp4"}
+
+
+def test_json_has_formats_and_errors(command_line, checkpoint, tmp_path):
+    result = command_line("pack", checkpoint, tmp_path / "m.uring", "--trunk", "q8", "--json")
+    document = json.loads(result.stdout)
+    assert document["formats"].keys() == {"q8", "bf16"}
+    assert all(0.001 < error["mean"] <= error["worst"] < 0.01 for error in document["errors"])
+
+
+def test_a_dry_run_names_the_bytes_of_each_format(command_line, checkpoint, tmp_path):
+    result = command_line("pack", checkpoint, tmp_path / "m.uring", "--trunk", "q4", "--dry-run")
+    assert re.search(r"m\.uring: q8 .* KiB, q4 .* KiB, bf16 .* B$", result.stdout.strip())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--trunk", "q5"], "uringinfer: 'q5' is no weight format"),
+        (["--experts", "int4"], "uringinfer: 'int4' is no weight format"),
+        (
+            ["--tensor", "q4"],
+            "uringinfer: 'q4' names no tensors and their format",
+        ),
+        (
+            ["--tensor", "norm=q8"],
+            "uringinfer: norm [64] is no matrix, q8 cannot hold it; choose",
+        ),
+        (["--tensor", "nothing=q8"], "uringinfer: no tensor is called 'nothing'; names are like"),
+        (["--tensor", "a(=q8"], "uringinfer: 'a(' is no regular expression"),
+    ],
+)
+def test_formats_that_cannot_be_are_one_line_and_exit_code_2(
+    command_line, checkpoint, tmp_path, options, message
+):
+    result = command_line("pack", checkpoint, tmp_path / "m.uring", *options)
+    assert (result.code, result.stderr.count("\n")) == (2, 1)
+    assert message in result.stderr
+    assert not (tmp_path / "m.uring.partial").exists()

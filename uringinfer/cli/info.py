@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from uringinfer.cli.error_table import error_table
 from uringinfer.container import Container
 from uringinfer.container.summary import GroupSummary, Summary, TensorSummary, groups, summarise, tensors
 from uringinfer.models import model_from_config
@@ -42,6 +43,9 @@ def command(model: Path, with_layers: bool, with_tensors: bool, as_json: bool) -
         return
     for line in _summary_lines(summary):
         click.echo(line)
+    if summary.errors:
+        click.echo()
+        click.echo(error_table(summary.errors))
     if with_layers:
         click.echo()
         for group in groups(container):

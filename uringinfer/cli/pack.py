@@ -7,11 +7,13 @@ from pathlib import Path
 
 import click
 
+from uringinfer.cli.error_table import error_table
 from uringinfer.cli.progress import progress
 from uringinfer.cli.values import segment_size
 from uringinfer.container.manifest import Manifest
 from uringinfer.packing import PackReport, pack
 from uringinfer.packing.packer import MAX_JOBS
+from uringinfer.packing.recipe import KEEP, parse_rule
 from uringinfer.packing.reclaim import check_asked
 from uringinfer.packing.staging import partial_path
 from uringinfer.units import format_rate, format_size
@@ -34,6 +36,23 @@ def _layer_range(text: str) -> tuple[int, int]:
     show_default=True,
     help="Most bytes that are read at once; auto is 64M, or a 64th of a smaller model. 'layer' reads whole"
     " layers.",
+)
+@click.option(
+    "--trunk",
+    metavar="FORMAT",
+    default=KEEP,
+    show_default=True,
+    help="Convert the trunk's matrices: bf16, fp8, q8, q4, mxfp4, ... Embedding and head keep 8 bits.",
+)
+@click.option(
+    "--experts", metavar="FORMAT", default=KEEP, show_default=True, help="Convert the experts' matrices."
+)
+@click.option(
+    "--tensor",
+    "tensors",
+    multiple=True,
+    metavar="REGEX=FORMAT",
+    help="Convert the tensors of these names, whatever they are; the last one that fits counts.",
 )
 @click.option(
     "--layers",
@@ -59,6 +78,9 @@ def command(
     checkpoint: Path,
     out: Path,
     segment: str,
+    trunk: str,
+    experts: str,
+    tensors: tuple[str, ...],
     layers: tuple[int, int] | None,
     reclaim: int,
     jobs: int | None,
@@ -78,6 +100,7 @@ def command(
       uringinfer pack SmolLM2.gguf smol.uring --segment 8M
       uringinfer pack Llama-3.2-1B llama.uring --dry-run
       uringinfer pack Kimi-K3 k3.uring --layers 0-30
+      uringinfer pack Qwen3-30B-A3B q.uring --trunk q8 --experts q4
     """
     reclaims = check_asked(reclaim)
     try:
@@ -86,6 +109,9 @@ def command(
                 checkpoint,
                 out,
                 segment=segment_size(segment),
+                trunk=trunk,
+                experts=experts,
+                tensors=[parse_rule(rule) for rule in tensors],
                 jobs=jobs,
                 force=force,
                 dry_run=dry_run,
@@ -141,12 +167,15 @@ def _show(result: PackReport) -> None:
     if result.banks:
         what += f" and {result.banks} banks"
     if result.dry_run:
-        click.echo(f"would pack {what} into {result.path}")
+        formats = ", ".join(f"{name} {format_size(nbytes)}" for name, nbytes in result.formats.items())
+        click.echo(f"would pack {what} into {result.path}: {formats}")
         return
     if not result.complete:
         done = format_size(result.written_bytes + result.resumed_bytes)
         click.echo(f"{done} of {what} are in {partial_path(Path(result.path))}: pack again for the rest")
         return
+    if result.errors:
+        click.echo(error_table(result.errors))
     if result.reclaimed_bytes:
         click.echo(f"deleted the checkpoint's weights: {format_size(result.reclaimed_bytes)} given back")
     rate = format_rate(result.nbytes / max(result.seconds, 1e-9))

@@ -112,6 +112,15 @@ class Fields:
             self.fail(key, f"{_shown(value)} is not between {low} and {high}")
         return value
 
+    def number(self, key: str, low: float, high: float) -> float:
+        """A number in [low, high], whole or not; neither a boolean nor NaN is one."""
+        value = self._take(key)
+        if type(value) not in (int, float):
+            self.fail(key, f"{_shown(value)} is not a number")
+        if not low <= value <= high:
+            self.fail(key, f"{_shown(value)} is not between {low} and {high}")
+        return float(value)
+
     def boolean(self, key: str) -> bool:
         value = self._take(key)
         if type(value) is not bool:

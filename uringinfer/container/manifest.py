@@ -19,6 +19,7 @@ from typing import Any
 
 from uringinfer.container import geometry
 from uringinfer.container.fields import MAX_INTEGER, Fields, parse_object
+from uringinfer.container.kind_errors import KindError, read_errors
 from uringinfer.container.sharding import Sharding, check_drives, read_sharding
 from uringinfer.errors import EnvironmentError_, IntegrityError, UsageError
 
@@ -110,13 +111,15 @@ class Manifest:
     files: tuple[AuxiliaryFile, ...]
     sharding: Sharding | None = None
     """Where the records of the banks lie, if not in the container itself."""
+    errors: tuple[KindError, ...] = ()
+    """What the conversion to other formats cost; empty if all weights are as they were."""
 
     def to_json(self) -> str:
         """The text of manifest.json: one key, segment, bank or file a line, the checksum last."""
         lines = ["{"]
         for key in ("format_version", "family", "config", "source", "trunk_file"):
             lines.append(f'"{key}": {json.dumps(getattr(self, key))},')
-        for key in ("segments", "banks", "files"):
+        for key in ("segments", "banks", "files", *(("errors",) if self.errors else ())):
             rows = ",\n".join(json.dumps(asdict(item)) for item in getattr(self, key))
             lines.append(f'"{key}": [\n{rows}\n],' if rows else f'"{key}": [],')
         if self.sharding is not None:
@@ -147,6 +150,7 @@ class Manifest:
             banks=tuple(_bank(item, i) for i, item in enumerate(fields.items("banks"))),
             files=tuple(_file(item, i) for i, item in enumerate(fields.items("files"))),
             sharding=_sharding(fields),
+            errors=_errors(fields),
         )
         fields.identifier(_CHECKSUM_KEY)
         fields.close(hint=_NEWER)
@@ -188,6 +192,10 @@ def _sharding(fields: Fields) -> Sharding | None:
     if "sharding" not in fields:
         return None
     return read_sharding(fields.mapping("sharding"), f"{MANIFEST_NAME}: sharding")
+
+
+def _errors(fields: Fields) -> tuple[KindError, ...]:
+    return read_errors(fields.items("errors"), f"{MANIFEST_NAME}: errors") if "errors" in fields else ()
 
 
 def _segment(value: object, index: int) -> Segment:

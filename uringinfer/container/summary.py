@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from uringinfer.container.container import Container
+from uringinfer.container.kind_errors import KindError
+from uringinfer.container.manifest import Manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,8 @@ class Summary:
     experts_per_token: int
     largest_record_bytes: int
     formats: Mapping[str, int]
+    errors: tuple[KindError, ...]
+    """What changing formats cost when the model was packed; empty if nothing changed."""
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -89,7 +93,8 @@ def summarise(container: Container, experts_per_token: int = 0) -> Summary:
         experts=sum(bank.num_experts for bank in banks),
         experts_per_token=experts_per_token,
         largest_record_bytes=max((bank.record_bytes for bank in banks), default=0),
-        formats=_bytes_by_format(container),
+        formats=bytes_by_format(container.manifest),
+        errors=container.manifest.errors,
     )
 
 
@@ -145,12 +150,13 @@ def _parameters(container: Container) -> int:
     return trunk + experts
 
 
-def _bytes_by_format(container: Container) -> dict[str, int]:
+def bytes_by_format(manifest: Manifest) -> dict[str, int]:
+    """Bytes of weights in each format, most first."""
     counts: Counter[str] = Counter()
-    for segment in container.segments:
+    for segment in manifest.segments:
         for part in segment.parts:
             counts[part.format] += part.nbytes
-    for bank in container.banks.values():
+    for bank in manifest.banks:
         for part in bank.parts:
             counts[part.format] += part.nbytes * bank.num_experts
     return dict(counts.most_common())

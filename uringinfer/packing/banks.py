@@ -9,14 +9,16 @@ for a large model has half a million of them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from uringinfer.container.manifest import ALIGNMENT, Bank, TensorPart
-from uringinfer.errors import IntegrityError, UnsupportedModelError
+from uringinfer.errors import IntegrityError, UnsupportedModelError, UsageError
 from uringinfer.kernels.formats import weight_format
 from uringinfer.models.base import ExpertLayer, ExpertPart, ExpertSource
+from uringinfer.packing.conversion import ConvertedMatrix, Encoder, encoder_of
 from uringinfer.packing.matrices import Matrix, Place, find_matrix, shape_error
+from uringinfer.packing.recipe import Recipe
 from uringinfer.packing.runs import WIDENED, ElementsRun, Run
 from uringinfer.packing.segments import ALIGN, round_up
 from uringinfer.packing.source import DTYPE_BITS, SourceTensor, TensorSource
@@ -26,11 +28,19 @@ _EXPERT = "{expert}"
 
 @dataclass(frozen=True, slots=True)
 class PlannedBank:
-    """The bank as the manifest describes it (checksums zero), and where its parts lie in the source."""
+    """The bank as the manifest describes it (checksums zero), and where its parts lie in the source.
+    `encoders` are those of the parts that change their format, by name, `origins` what the source has."""
 
     bank: Bank
     layer: ExpertLayer
     chosen: tuple[ExpertSource, ...]
+    encoders: Mapping[str, Encoder]
+    origins: Mapping[str, str]
+
+    @property
+    def tensor_names(self) -> list[str]:
+        """The parts' names, as a recipe's rules and `info --tensors` know them."""
+        return [tensor_name(self.bank.layer, part.name) for part in self.bank.parts]
 
     def record_runs(self, source: TensorSource, expert: int) -> list[Run]:
         """What the record of `expert` is made of."""
@@ -39,9 +49,23 @@ class PlannedBank:
             if len(part.shape) == 1:
                 runs.append(_bias_run(source, part, where, expert, kept.offset))
             else:
-                matrix = _matrix(source, part, where, expert)
-                runs += matrix.runs(0, matrix.rows, kept.offset)
+                runs += self._matrix(source, part, where, expert).runs(0, part.shape[0], kept.offset)
         return runs
+
+    def _matrix(
+        self, source: TensorSource, part: ExpertPart, where: ExpertSource, expert: int
+    ) -> Matrix | ConvertedMatrix:
+        matrix = _matrix(source, part, where, expert)
+        encoder = self.encoders.get(part.name)
+        if encoder is None:
+            return matrix
+        name = tensor_name(self.layer.layer, part.name, expert)
+        return ConvertedMatrix(matrix, encoder, name, f"experts.{part.name}", self.origins[part.name])
+
+    def conversions(self) -> dict[tuple[str, str], int]:
+        """How many matrices go from what the source has to another format."""
+        changes = Counter((self.origins[name], self.encoders[name].form.name) for name in self.encoders)
+        return {change: parts * self.bank.num_experts for change, parts in changes.items()}
 
 
 def missing_expert_tensors(layer: ExpertLayer, source: TensorSource) -> list[str]:
@@ -54,19 +78,34 @@ def missing_expert_tensors(layer: ExpertLayer, source: TensorSource) -> list[str
     return missing
 
 
-def plan_bank(layer: ExpertLayer, source: TensorSource) -> tuple[PlannedBank, set[str]]:
-    """The bank of `layer`, whose tensors the source has, and the names of all the tensors it uses.
+def tensor_name(layer: int, part: str, expert: int | str = "*") -> str:
+    """What a part of an expert is called, or that of all experts of a layer."""
+    return f"layers.{layer}.experts.{expert}.{part}"
+
+
+def plan_bank(
+    layer: ExpertLayer, source: TensorSource, recipe: Recipe | None = None
+) -> tuple[PlannedBank, set[str]]:
+    """The bank of `layer`, whose tensors the source has, in the formats of `recipe` (None keeps all), and the
+    names of all the tensors it uses.
 
     Raises IntegrityError for shapes that do not fit or differ between experts, UnsupportedModelError for
-    a dtype that no format keeps.
+    a dtype that no format keeps, UsageError for a rule of the recipe that cannot be followed.
     """
+    recipe = recipe or Recipe()
     chosen = tuple(_choose(part, source) or part.sources[0] for part in layer.parts)
     parts: list[TensorPart] = []
+    encoders: dict[str, Encoder] = {}
+    origins: dict[str, str] = {}
     used: set[str] = set()
     end = 0
     for part, where in zip(layer.parts, chosen, strict=True):
-        form, tensors = _check_experts(layer, part, where, source)
+        kept, tensors = _check_experts(layer, part, where, source)
         used |= tensors
+        form = _choose_format(recipe, layer, part, kept)
+        if form != kept:
+            encoders[part.name] = encoder_of(form)
+            origins[part.name] = source.tensors[_names(where, 0)[0]].decoded_from or kept
         offset = round_up(end, ALIGN)
         rows = part.shape[0]
         cols = part.shape[1] if len(part.shape) > 1 else 1
@@ -82,7 +121,16 @@ def plan_bank(layer: ExpertLayer, source: TensorSource) -> tuple[PlannedBank, se
         parts=tuple(parts),
         crc32=(0,) * layer.count,
     )
-    return PlannedBank(bank, layer, chosen), used
+    return PlannedBank(bank, layer, chosen, encoders, origins), used
+
+
+def _choose_format(recipe: Recipe, layer: ExpertLayer, part: ExpertPart, kept: str) -> str:
+    name = tensor_name(layer.layer, part.name)
+    is_matrix = len(part.shape) == 2
+    form = recipe.choose(name, "expert" if is_matrix else "exact", part.shape, kept)
+    if form != kept and not is_matrix:
+        raise UsageError(f"{name} is a bias, which stays {kept}", hint="leave it out of --tensor")
+    return form
 
 
 def _choose(part: ExpertPart, source: TensorSource) -> ExpertSource | None:

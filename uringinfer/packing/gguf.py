@@ -46,7 +46,9 @@ class GgufSource:
             checkpoint_name(name): tensor for name, tensor in header.tensors.items() if name != ROTARY_FACTORS
         }
         self.tensors: dict[str, SourceTensor] = {
-            name: SourceTensor(name, _KEPT.get(tensor.type, "BF16"), tensor.shape)
+            name: SourceTensor(name, "BF16", tensor.shape, tensor.type.name)
+            if tensor.type not in _KEPT
+            else SourceTensor(name, _KEPT[tensor.type], tensor.shape)
             for name, tensor in self._places.items()
         }
         shapes = {name: tensor.shape for name, tensor in self._places.items()}

@@ -1,4 +1,5 @@
-"""What an interrupted pack has already written: the index and CRC32 of every finished block.
+"""What an interrupted pack has already written: index and CRC32 of every finished block, and what converting
+it lost.
 
 A line is written after its block, and the block is read back and compared when the journal is used: neither a
 lost line nor a lost block can do harm, so no line is synced. The first line is the key of the whole job:
@@ -11,15 +12,41 @@ import fcntl
 import json
 import os
 import threading
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass
 from pathlib import Path
+from typing import Any
 
 from uringinfer.errors import EnvironmentError_
+from uringinfer.packing.conversion import Squares
 
 JOURNAL_NAME = "pack.journal"
 
 
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A block that is written: its checksum, and what each conversion in it lost."""
+
+    crc32: int
+    squares: tuple[Squares, ...] = ()
+
+    def to_entry(self, block: int) -> dict[str, object]:
+        entry: dict[str, object] = {"block": block, "crc32": self.crc32}
+        if self.squares:
+            entry["squares"] = [astuple(part) for part in self.squares]
+        return entry
+
+    @classmethod
+    def from_entry(cls, entry: Mapping[str, Any]) -> Finished:
+        squares = (
+            Squares(tensor, kind, origin, form, float(error), float(norm))
+            for tensor, kind, origin, form, error, norm in entry.get("squares", ())
+        )
+        return cls(int(entry["crc32"]), tuple(squares))
+
+
 class Journal:
-    """The journal of one pack, locked against a second one. `finished`: block index -> CRC32."""
+    """The journal of one pack, locked against a second one. `finished`: block index -> what it became."""
 
     def __init__(self, path: Path, key: str) -> None:
         self._path = path
@@ -34,12 +61,12 @@ class Journal:
             ) from None
         finished = self._read(key)
         self.is_new = finished is None
-        self.finished: dict[int, int] = finished or {}
+        self.finished: dict[int, Finished] = finished or {}
         if self.is_new:
             os.ftruncate(self._fd, 0)
             self._append({"key": key})
 
-    def _read(self, key: str) -> dict[int, int] | None:
+    def _read(self, key: str) -> dict[int, Finished] | None:
         """The finished blocks, or None if this is not the journal of `key`. Drops a line that was cut off."""
         data = self._path.read_bytes()
         whole = data.rfind(b"\n") + 1
@@ -48,16 +75,16 @@ class Journal:
             if not lines or json.loads(lines[0]) != {"key": key}:
                 return None
             entries = [json.loads(line) for line in lines[1:]]
-            finished = {int(entry["block"]): int(entry["crc32"]) for entry in entries}
-        except (ValueError, KeyError, TypeError):
+            finished = {int(entry["block"]): Finished.from_entry(entry) for entry in entries}
+        except (ValueError, KeyError, TypeError, AttributeError):
             return None
         os.ftruncate(self._fd, whole)
         return finished
 
-    def record(self, block: int, crc: int) -> None:
+    def record(self, block: int, finished: Finished) -> None:
         """Notes that `block` is written. Callable from any thread."""
         with self._lock:
-            self._append({"block": block, "crc32": crc})
+            self._append(finished.to_entry(block))
 
     def _append(self, entry: dict[str, object]) -> None:
         line = json.dumps(entry).encode() + b"\n"

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
@@ -18,7 +19,9 @@ from uringinfer.container.manifest import ALIGNMENT, FORMAT_VERSION, Bank, Manif
 from uringinfer.errors import IntegrityError, UsageError
 from uringinfer.models.base import Model, TensorGroup, TensorSpec
 from uringinfer.packing.banks import PlannedBank, missing_expert_tensors, plan_bank
+from uringinfer.packing.conversion import ConvertedMatrix, encoder_of
 from uringinfer.packing.matrices import Matrix, Place, find_matrix, shape_error
+from uringinfer.packing.recipe import Recipe, Role
 from uringinfer.packing.runs import Run
 from uringinfer.packing.segments import MAX_AUTO_BYTES, Cut, Item, auto_segment_bytes, cut_group, round_up
 from uringinfer.packing.source import TensorSource
@@ -53,6 +56,10 @@ class Layout:
     manifest: Manifest
     blocks: tuple[Block, ...]
     segment_bytes: int | None
+    notes: tuple[str, ...] = ()
+    """What a person should know about the formats that were chosen."""
+    conversions: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """How many tensors change from one format (or GGUF type) to another; an expert's count one by one."""
 
     @property
     def nbytes(self) -> int:
@@ -61,11 +68,14 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A tensor of the trunk that the model wants and the source has, in the shape that it has there."""
+    """A tensor of the trunk that the model wants and the source has, in the shape that it has there.
+    `sources` are the tensors that it takes."""
 
     spec: TensorSpec
     shape: tuple[int, ...]
-    matrix: Matrix
+    matrix: Matrix | ConvertedMatrix
+    sources: tuple[str, ...]
+    role: Role
 
     @property
     def item(self) -> Item:
@@ -73,19 +83,26 @@ class _Found:
         return Item(self.spec.name, self.matrix.format, self.matrix.rows, self.matrix.cols, splittable)
 
 
-def make_layout(model: Model, source: TensorSource, segment: SegmentSize = "auto") -> Layout:
-    """Lays out `source` for `model`, in segments of at most `segment` bytes, or one for each layer.
+def make_layout(
+    model: Model, source: TensorSource, segment: SegmentSize = "auto", recipe: Recipe | None = None
+) -> Layout:
+    """Lays out `source` for `model`, in segments of at most `segment` bytes, or one for each layer, in the
+    formats of `recipe`; without one, all weights are kept.
 
     Raises IntegrityError naming tensors that this architecture needs and the source lacks, that have another
     shape, or that nobody asked for; UnsupportedModelError naming a dtype that no format keeps; UsageError if
-    `segment` is below 4096.
+    `segment` is below 4096, or if the recipe has a rule that nothing matches or that cannot be followed.
     """
+    recipe = recipe or Recipe()
     _check_present(model, source)
-    groups = [(group, _find(group, source)) for group in model.trunk()]
-    planned = [plan_bank(layer, source) for layer in model.expert_layers()]
-    used = {name for _, found in groups for tensor in found for name in _tensors_of(tensor)}
+    groups = [(group, _find(group, source, recipe)) for group in model.trunk()]
+    planned = [plan_bank(layer, source, recipe) for layer in model.expert_layers()]
+    trunk = [tensor for _, found in groups for tensor in found]
+    names = [tensor.spec.name for tensor in trunk]
+    recipe.check_used([*names, *(name for bank, _ in planned for name in bank.tensor_names)])
+    used = {name for tensor in trunk for name in tensor.sources}
     _check_nothing_left(model, source, used.union(*(names for _, names in planned)))
-    trunk_bytes = sum(tensor.item.nbytes(tensor.matrix.rows) for _, found in groups for tensor in found)
+    trunk_bytes = sum(tensor.item.nbytes(tensor.matrix.rows) for tensor in trunk)
     segment_bytes = _segment_bytes(segment, trunk_bytes)
     segments, blocks = _lay_trunk(groups, segment_bytes)
     for bank, _ in planned:
@@ -100,7 +117,15 @@ def make_layout(model: Model, source: TensorSource, segment: SegmentSize = "auto
         banks=tuple(bank.bank for bank, _ in planned),
         files=(),
     )
-    return Layout(manifest, tuple(blocks), segment_bytes)
+    conversions = Counter(
+        (tensor.matrix.origin, tensor.matrix.format)
+        for tensor in trunk
+        if isinstance(tensor.matrix, ConvertedMatrix)
+    )
+    for bank, _ in planned:
+        conversions.update(bank.conversions())
+    tables = {tensor.spec.name: tensor.matrix.format for tensor in trunk if tensor.role == "table"}
+    return Layout(manifest, tuple(blocks), segment_bytes, recipe.table_notes(tables), conversions)
 
 
 def _segment_bytes(segment: SegmentSize, model_bytes: int) -> int | None:
@@ -169,31 +194,40 @@ def _lay_bank(planned: PlannedBank, source: TensorSource) -> list[Block]:
     ]
 
 
-def _find(group: TensorGroup, source: TensorSource) -> list[_Found]:
+def _find(group: TensorGroup, source: TensorSource, recipe: Recipe) -> list[_Found]:
     """The tensors of `group` that the source has, in order."""
     found = []
     for spec in group.tensors:
         name = _source_name(spec, source)
         if name is not None:
-            found.append(_match(spec, name, source))
+            found.append(_match(spec, name, source, recipe, _role(group, spec)))
     return found
+
+
+def _role(group: TensorGroup, spec: TensorSpec) -> Role:
+    if spec.kind == "vector" or spec.exact:
+        return "exact"
+    return "table" if spec.kind == "embedding" or group.name == "head" else "trunk"
 
 
 def _source_name(spec: TensorSpec, source: TensorSource) -> str | None:
     return next((name for name in spec.sources if name in source.tensors), None)
 
 
-def _match(spec: TensorSpec, name: str, source: TensorSource) -> _Found:
+def _match(spec: TensorSpec, name: str, source: TensorSource, recipe: Recipe, role: Role) -> _Found:
     tensor = source.tensors[name]
     shape = tensor.shape
     if shape not in (spec.shape, *spec.other_shapes):
         raise shape_error(tensor, str(list(spec.shape)))
     matrix = find_matrix(source, Place(name), shape[0] if shape else 1, math.prod(shape[1:]))
-    return _Found(spec, shape, matrix)
-
-
-def _tensors_of(found: _Found) -> list[str]:
-    return [section.tensor for section in found.matrix.sections]
+    sources = tuple(section.tensor for section in matrix.sections)
+    wanted = recipe.choose(spec.name, role, shape, matrix.format)
+    if wanted == matrix.format:
+        return _Found(spec, shape, matrix, sources, role)
+    kind = re.sub(r"^layers\.\d+\.", "", spec.name)
+    origin = tensor.decoded_from or matrix.format
+    converted = ConvertedMatrix(matrix, encoder_of(wanted), spec.name, kind, origin)
+    return _Found(spec, shape, converted, sources, role)
 
 
 def _check_present(model: Model, source: TensorSource) -> None:

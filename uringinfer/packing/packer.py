@@ -19,12 +19,18 @@ from pathlib import Path
 from typing import Any
 
 from uringinfer.container.checksum import crc32
+from uringinfer.container.kind_errors import KindError
 from uringinfer.container.manifest import ALIGNMENT, AuxiliaryFile, Manifest
+from uringinfer.container.summary import bytes_by_format
 from uringinfer.errors import IntegrityError, UsageError
 from uringinfer.models import model_from_config
 from uringinfer.models.base import Model
+from uringinfer.packing.conversion import squares_of
+from uringinfer.packing.error_report import coming_notes, requantising_notes, summarise_errors
+from uringinfer.packing.journal import Finished
 from uringinfer.packing.layout import Block, Layout, SegmentSize, make_layout
 from uringinfer.packing.parts import LayerRange, blocks_of_layers
+from uringinfer.packing.recipe import KEEP, Recipe
 from uringinfer.packing.reclaim import reclaim
 from uringinfer.packing.runs import Run
 from uringinfer.packing.segments import round_up
@@ -65,12 +71,17 @@ class PackReport:
     complete: bool
     """Whether there is a container now: not after a dry run, nor after some layers alone."""
     notes: tuple[str, ...]
+    formats: Mapping[str, int]
+    """Bytes of weights in each format."""
+    errors: tuple[KindError, ...]
+    """What changing formats cost; empty if nothing changed, and before all is converted."""
     manifest: Manifest
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON: everything but the manifest."""
-        names = (field.name for field in fields(self) if field.name != "manifest")
-        return {name: getattr(self, name) for name in names}
+        names = (field.name for field in fields(self) if field.name not in ("manifest", "errors"))
+        errors = [error.to_dict() for error in self.errors]
+        return {**{name: getattr(self, name) for name in names}, "errors": errors}
 
 
 def pack(
@@ -78,6 +89,9 @@ def pack(
     out: Path | str,
     *,
     segment: SegmentSize = "auto",
+    trunk: str = KEEP,
+    experts: str = KEEP,
+    tensors: Sequence[tuple[str, str]] = (),
     jobs: int | None = None,
     force: bool = False,
     dry_run: bool = False,
@@ -88,7 +102,9 @@ def pack(
 ) -> PackReport:
     """Packs `checkpoint` (a Hugging Face directory or a GGUF file) into the container `out`.
 
-    `segment` bounds a segment's bytes, or makes one of each layer. `jobs` threads read and write, 1 to
+    `segment` bounds a segment's bytes, or makes one of each layer. `trunk` and `experts` are formats that
+    their matrices are converted to, `tensors` (regular expression, format) pairs for tensors by name (see
+    `Recipe`); the manifest and the report then say what that cost. `jobs` threads read and write, 1 to
     `MAX_JOBS`, but no more than there are segments and records. Each holds 8 MiB, and the rows that it
     converts where they are no run of bytes: this bounds the memory, whatever the model's size. `force`
     replaces an existing container once the new one is whole; `dry_run` checks and lays out, and writes
@@ -104,24 +120,26 @@ def pack(
         raise UsageError(f"{jobs} jobs were asked for", hint=f"give 1 to {MAX_JOBS}")
     start = time.monotonic()
     out = Path(out)
+    recipe = Recipe(trunk, experts, tuple(tensors))
     source = open_source(Path(checkpoint))
     try:
-        layout = make_layout(make_model(source.config), source, segment)
+        layout = make_layout(make_model(source.config), source, segment, recipe)
         auxiliary = source.auxiliary_files()
         files = tuple(AuxiliaryFile(name, len(data), crc32(data)) for name, data in auxiliary.items())
         layout = replace(layout, manifest=replace(layout.manifest, files=files))
         if dry_run:
             check_replaceable(out, force=force)
             lacking = lacking_space(partial_path(out), layout.nbytes)
-            return _report(out, layout, start, source, notes=[lacking] if lacking else [])
+            notes = [*coming_notes(layout.conversions), *([lacking] if lacking else [])]
+            return _report(out, layout, start, source, notes=notes)
         wanted = None if layers is None else blocks_of_layers(layout, layers)
         job = _Job(source, layout, out, wanted, force=force)
         try:
-            checksums = job.run(jobs or default_jobs(), progress)
+            blocks = job.run(jobs or default_jobs(), progress)
             job.check_source_unchanged()
             if wanted is not None:
                 return _report(out, layout, start, source, job)
-            manifest = _with_checksums(layout, checksums)
+            manifest = _with_results(layout, blocks)
             for name, data in auxiliary.items():
                 job.staging.add(name, data)
             job.staging.commit(manifest.to_json())
@@ -157,7 +175,9 @@ def _report(
         seconds=time.monotonic() - start,
         dry_run=job is None,
         complete=complete,
-        notes=(*source.notes, *notes),
+        notes=(*source.notes, *layout.notes, *requantising_notes(layout.manifest.errors), *notes),
+        formats=bytes_by_format(layout.manifest),
+        errors=layout.manifest.errors,
         manifest=layout.manifest,
     )
 
@@ -167,20 +187,21 @@ def default_jobs() -> int:
     return min(max(DEFAULT_JOBS, os.cpu_count() or 1), MAX_JOBS)
 
 
-def _with_checksums(layout: Layout, checksums: list[int]) -> Manifest:
-    """The manifest with the CRC32 of every block in its place."""
-    remaining = iter(checksums)
+def _with_results(layout: Layout, blocks: Sequence[Finished]) -> Manifest:
+    """The manifest with the CRC32 of every block in its place, and what was lost in all of them."""
+    remaining = iter(block.crc32 for block in blocks)
+    errors = summarise_errors(part for block in blocks for part in block.squares)
     segments = tuple(replace(segment, crc32=next(remaining)) for segment in layout.manifest.segments)
     banks = tuple(
         replace(bank, crc32=tuple(itertools.islice(remaining, bank.num_experts)))
         for bank in layout.manifest.banks
     )
-    return replace(layout.manifest, segments=segments, banks=banks)
+    return replace(layout.manifest, segments=segments, banks=banks, errors=errors)
 
 
 def _smallest_read(run: Run) -> int:
     """Bytes that a buffer must have room for at once."""
-    return run.nbytes // run.units if run.is_splittable else run.nbytes
+    return min(run.unit_bytes, run.nbytes) if run.is_splittable else run.nbytes
 
 
 class _Job:
@@ -201,16 +222,16 @@ class _Job:
             sizes[block.file] = max(sizes.get(block.file, 0), block.offset + block.nbytes)
         self.staging = Staging(out, key, sizes, force=force)
         self._readable: dict[str, StorageFile] = {}
-        self._checksums = [0] * len(layout.blocks)
+        self._finished = [Finished(0)] * len(layout.blocks)
         self._wanted = range(len(layout.blocks)) if wanted is None else wanted
         self._total = sum(layout.blocks[index].nbytes for index in self._wanted)
         self._next = iter(self._wanted)
         self._stop = threading.Event()
         self._lock = threading.Lock()
 
-    def run(self, jobs: int, progress: Progress | None) -> list[int]:
-        """Writes what is wanted and not written yet, with at most `jobs` threads; the CRC32 of every such
-        block. The first error of a worker is raised."""
+    def run(self, jobs: int, progress: Progress | None) -> list[Finished]:
+        """Writes what is wanted and not written yet, with at most `jobs` threads; what every such block
+        became. The first error of a worker is raised."""
         jobs = max(1, min(jobs, len(self._wanted)))
         if self.staging.journal.finished:
             self._readable = {name: open_file(file.path) for name, file in self.staging.files.items()}
@@ -226,7 +247,7 @@ class _Job:
                         progress(self.written_bytes + self.resumed_bytes, self._total)
             finally:
                 self._stop.set()
-        return self._checksums
+        return self._finished
 
     def _work(self) -> None:
         """Takes blocks until there are none."""
@@ -238,8 +259,8 @@ class _Job:
                 return
             block = self._layout.blocks[index]
             known = self.staging.journal.finished.get(index)
-            if known is not None and self._checksum_on_disk(block, buffer) == known:
-                self._checksums[index] = known
+            if known is not None and self._checksum_on_disk(block, buffer) == known.crc32:
+                self._finished[index] = known
                 self._count(resumed=block.nbytes)
                 continue
             runs = block.runs()
@@ -249,8 +270,9 @@ class _Job:
             crc = self._write(block, runs, buffer)
             if crc is None:
                 return
-            self.staging.journal.record(index, crc)
-            self._checksums[index] = crc
+            finished = Finished(crc, tuple(squares_of(runs)))
+            self.staging.journal.record(index, finished)
+            self._finished[index] = finished
 
     def _checksum_on_disk(self, block: Block, buffer: Bytes) -> int:
         crc = 0
@@ -265,18 +287,19 @@ class _Job:
         stream = BlockStream(self.staging.files[block.file], block.offset, buffer)
         for run in runs:
             stream.zeros(run.offset - stream.position)
-            unit_bytes, smallest = run.nbytes // run.units, _smallest_read(run)
-            start = 0
-            while start < run.units:
+            unit_bytes, smallest = run.unit_bytes, _smallest_read(run)
+            start, left = 0, run.nbytes
+            while left:
                 if self._stop.is_set():
                     return None
                 # a little room is filled only by what little is left; else it would cost a read of its own
-                if stream.room < max(smallest, min((run.units - start) * unit_bytes, len(buffer) // 8)):
+                if stream.room < min(left, max(smallest, len(buffer) // 8)):
                     stream.flush()
-                stop = min(run.units, start + stream.room // unit_bytes)
-                run.read(self._source, start, stop, stream.take((stop - start) * unit_bytes))
-                self._count(written=(stop - start) * unit_bytes)
-                start = stop
+                stop = run.units if stream.room >= left else start + stream.room // unit_bytes
+                nbytes = left if stop == run.units else (stop - start) * unit_bytes
+                run.read(self._source, start, stop, stream.take(nbytes))
+                self._count(written=nbytes)
+                start, left = stop, left - nbytes
         padding = block.nbytes - stream.position
         stream.zeros(padding)
         self._count(written=padding)

@@ -1,8 +1,8 @@
 """How bytes of a container come from rows of a source: copied, picked at a stride, widened, or transposed.
 
 A run is a stretch of a segment or a record. It is read in units (rows of the container, mostly), any range of
-them at a time, so that a run of any size passes through a small buffer. Nothing here computes with weights: a
-bf16 scale that becomes float32 keeps its value.
+them at a time, so that a run of any size passes through a small buffer. Nothing here computes with weights
+(`conversion` does): a bf16 scale that becomes float32 keeps its value.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WIDENED = ("F32", "BF16", "F16", "F8_E8M0")
 
 
 class Run(Protocol):
-    """`nbytes` of a block from `offset` on, in `units` equal parts."""
+    """`nbytes` of a block from `offset` on, in `units` parts of `unit_bytes`; the last may be shorter."""
 
     @property
     def offset(self) -> int: ...
@@ -30,6 +30,9 @@ class Run(Protocol):
 
     @property
     def units(self) -> int: ...
+
+    @property
+    def unit_bytes(self) -> int: ...
 
     @property
     def is_splittable(self) -> bool:
@@ -58,6 +61,10 @@ class RowsRun:
     is_widened: bool = False
     is_splittable: bool = True
 
+    @property
+    def unit_bytes(self) -> int:
+        return self.nbytes // self.units
+
     def read(self, source: TensorSource, start: int, stop: int, out: Bytes) -> None:
         first = self.first + start * self.step
         groups = (stop - start - 1) * self.step + 1
@@ -85,6 +92,10 @@ class ElementsRun:
     step: int
     offset: int
     is_splittable: bool = False
+
+    @property
+    def unit_bytes(self) -> int:
+        return 4
 
     @property
     def nbytes(self) -> int:
@@ -118,9 +129,13 @@ class TransposedRun:
 
     READ_BYTES = 1 << 20
 
+    @property
+    def unit_bytes(self) -> int:
+        return self.nbytes // self.units
+
     def read(self, source: TensorSource, start: int, stop: int, out: Bytes) -> None:
         tensor = source.tensors[self.tensor]
-        itemsize = self.nbytes // self.units // self.rows
+        itemsize = self.unit_bytes // self.rows
         result = out.reshape(stop - start, self.rows, itemsize)
         first = self.first + start * self.step
         last = self.first + (stop - 1) * self.step

@@ -44,11 +44,13 @@ DTYPE_BITS = {
 @dataclass(frozen=True, slots=True)
 class SourceTensor:
     """A tensor as a source gives it. Its rows run along the last axis: [..., rows, cols] is read as
-    [rows of all leading axes, cols]; a vector [n] is n rows of one element."""
+    [rows of all leading axes, cols]; a vector [n] is n rows of one element. `decoded_from` is the type that
+    the file has, if the source decodes it to `dtype`."""
 
     name: str
     dtype: str
     shape: tuple[int, ...]
+    decoded_from: str | None = None
 
     @property
     def rows(self) -> int:

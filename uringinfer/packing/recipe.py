@@ -1,0 +1,118 @@
+"""Which format each tensor of a container gets: what was asked for, and what is never touched.
+
+Routers, norms, biases and other small tensors keep what the checkpoint has; embedding and head never go below
+8 bits. Only a rule that names a tensor overrides this. Pure: names and shapes in, formats out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from uringinfer.errors import UsageError
+from uringinfer.kernels.formats import FORMATS, weight_format
+
+KEEP = "keep"
+FLOATS = ("bf16", "f16", "f32")
+TABLE_FORMAT = "q8"
+"""What embedding and head become where less than 8 bits are asked for the trunk."""
+TABLE_BITS = 8
+
+Role = Literal["trunk", "table", "expert", "exact"]
+"""A tensor is a matrix of the trunk, an embedding or head, a matrix of an expert, or is to be left alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """The formats asked for: of the trunk's matrices, of the experts', and of tensors by name.
+
+    `tensors` are (regular expression, format) pairs; the expression must match a whole name as `info
+    --tensors` shows it, and the last pair that does decides. "keep" is a format too. Raises UsageError for a
+    format that does not exist and an expression that is none.
+    """
+
+    trunk: str = KEEP
+    experts: str = KEEP
+    tensors: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in (self.trunk, self.experts, *(name for _, name in self.tensors)):
+            if name != KEEP and name not in FORMATS:
+                raise UsageError(
+                    f"'{name}' is no weight format", hint=f"choose one of {', '.join((KEEP, *FORMATS))}"
+                )
+        for pattern, _ in self.tensors:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise UsageError(f"'{pattern}' is no regular expression: {error}") from None
+
+    def choose(self, name: str, role: Role, shape: Sequence[int], kept: str) -> str:
+        """The format of the tensor `name`, which is `kept` in the checkpoint.
+
+        Raises UsageError if a rule names it and its format cannot hold that shape.
+        """
+        named = self._rule(name)
+        if named is not None:
+            if named != KEEP and not can_hold(named, shape):
+                raise UsageError(
+                    f"{name} {list(shape)} is no matrix, {named} cannot hold it",
+                    hint=f"choose one of {', '.join((KEEP, *FLOATS))}",
+                )
+            return kept if named == KEEP else named
+        wanted = self.experts if role == "expert" else self.trunk
+        if wanted == KEEP or role == "exact" or not can_hold(wanted, shape) or min(shape) == 1:
+            return kept
+        if role == "table" and not _serves_as_table(wanted):
+            return TABLE_FORMAT if kept in FLOATS else kept
+        return wanted
+
+    def table_notes(self, tables: Mapping[str, str]) -> tuple[str, ...]:
+        """What to say of `tables`, embedding and head by name, and the formats they got."""
+        fallen = [
+            name
+            for name, form in tables.items()
+            if self.trunk not in (KEEP, form) and not self._rule(name) and form not in FLOATS
+        ]
+        if not fallen:
+            return ()
+        formats = " and ".join(dict.fromkeys(tables[name] for name in fallen))
+        return (
+            f"{' and '.join(fallen)}: {formats} instead of {self.trunk}, which has less than 8 bits or no"
+            f" single rows; --tensor '{fallen[0]}={self.trunk}' insists",
+        )
+
+    def _rule(self, name: str) -> str | None:
+        """The format that the last matching rule gives to the tensor `name`; None if no rule does."""
+        return next((form for pattern, form in reversed(self.tensors) if re.fullmatch(pattern, name)), None)
+
+    def check_used(self, names: Iterable[str]) -> None:
+        """Raises UsageError for a rule that matches none of `names`, all tensors of the container."""
+        known = list(names)
+        for pattern, _ in self.tensors:
+            if not any(re.fullmatch(pattern, name) for name in known):
+                raise UsageError(
+                    f"no tensor is called '{pattern}'",
+                    hint=f"names are like {known[len(known) // 2]}; uringinfer info --tensors lists them",
+                )
+
+
+def can_hold(name: str, shape: Sequence[int]) -> bool:
+    """Whether the format `name` can hold a tensor of this shape: a matrix, or anything in plain floats."""
+    return name in FLOATS or (len(shape) == 2 and shape[1] > 1)
+
+
+def _serves_as_table(name: str) -> bool:
+    """Whether rows can be looked up in the format one at a time, and have 8 bits or more."""
+    form = weight_format(name)
+    return form.bits_per_weight >= TABLE_BITS and form.row_granularity == 1
+
+
+def parse_rule(text: str) -> tuple[str, str]:
+    """ "REGEX=FORMAT" -> (regular expression, format). Raises UsageError for what is no such pair."""
+    pattern, equals, name = text.rpartition("=")
+    if not equals or not pattern:
+        raise UsageError(f"'{text}' names no tensors and their format", hint="write it as 'REGEX=FORMAT'")
+    return pattern, name
