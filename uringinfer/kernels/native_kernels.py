@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from uringinfer.errors import UsageError
 from uringinfer.kernels import checks
 from uringinfer.kernels.formats import Weight
-from uringinfer.kernels.native_call import floats, layout, lib, pointer, sections
+from uringinfer.kernels.native_call import floats, layout, lib, pointer, sections, strided_floats
 from uringinfer.kernels.native_recurrent import NativeRecurrent
 from uringinfer.kernels.weight_format import Floats
 
@@ -39,7 +39,7 @@ def read_memory(data: NDArray[np.uint8], threads: int) -> int:
 
     The time it takes is what the products are measured against.
     """
-    return int(lib.kernels_read(threads, data.size, pointer("void *", data)))
+    return int(lib.kernels_read(threads, data.size, pointer("char[]", data)))
 
 
 class NativeKernels(NativeRecurrent):
@@ -73,7 +73,7 @@ class NativeKernels(NativeRecurrent):
             *sections(weight),
             len(x),
             floats(x),
-            floats(out),
+            strided_floats(out),
             out.strides[0] // out.itemsize,
         )
         if status < 0:
