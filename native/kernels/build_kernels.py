@@ -14,6 +14,7 @@ SOURCES = (
     "attention.c",
     "gates.c",
     "heads.c",
+    "networks.c",
     "ops_avx2.c",
     "ops_avx512.c",
     "ops_portable.c",

@@ -34,6 +34,27 @@ int kernels_simd_supported(int simd);
 int kernels_matmul(int simd, int threads, int format, int group, long rows, long cols, const void *codes,
                    const void *scales, long tokens, const float *x, float *out, long out_stride);
 
+/* Networks down(act(gate(x)) * up(x)) of one shape. Of gate, up [inner, hidden] and down [outer, inner], in
+ * this order: `format` and `group` as above. `kind`, `limit` and `alpha` as in kernels_gated. */
+struct kernels_gated {
+    int format[3], group[3];
+    long hidden, inner, outer, tokens;
+    int kind;
+    float limit, alpha;
+};
+
+/* One of them: its matrices' sections, their biases (NULL for none), x [tokens, hidden], out [tokens, outer]. */
+struct kernels_network {
+    const void *codes[3], *scales[3];
+    const float *bias[3];
+    const float *x;
+    float *out;
+};
+
+/* Computes `count` networks. Every element is what kernels_matmul and kernels_gated would give. */
+int kernels_gated_networks(int simd, int threads, const struct kernels_gated *shape, long count,
+                           const struct kernels_network *networks);
+
 /* out = x * weight / sqrt(mean(x^2) + eps) for each of `rows` rows: x, out [rows, cols]; weight [cols] or
  * NULL for ones. */
 void kernels_rms_norm(int simd, int threads, long rows, long cols, const float *x, const float *weight,

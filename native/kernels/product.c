@@ -3,14 +3,6 @@
 
 #include "product.h"
 
-/* Rows that a thread takes at a time: enough turns that a thread which loses its processor for a while does
- * not hold up the others, in whole panels. */
-static long rows_per_turn(long rows, int threads)
-{
-    const long wanted = (rows / (8L * threads) + PANEL_ROWS - 1) / PANEL_ROWS * PANEL_ROWS;
-    return wanted < PANEL_ROWS ? PANEL_ROWS : wanted > 256 ? 256 : wanted;
-}
-
 int kernels_matmul(int simd, int threads, int format, int group, long rows, long cols, const void *codes,
                    const void *scales, long tokens, const float *x, float *out, long out_stride)
 {

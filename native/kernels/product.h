@@ -1,4 +1,4 @@
-/* What product.c and heads.c share: layouts, and memory that the threads of one call divide. */
+/* What product.c, heads.c and networks.c share: layouts, and memory that the threads of one call divide. */
 #ifndef URINGINFER_PRODUCT_H
 #define URINGINFER_PRODUCT_H
 
@@ -26,6 +26,14 @@ static inline float *new_floats(long count)
 static inline long padded_cols(const struct format_ops *form, long cols)
 {
     return (cols + form->block - 1) / form->block * form->block;
+}
+
+/* Rows that a thread takes at a time: enough turns that a thread which loses its processor for a while does
+ * not hold up the others, in whole panels. */
+static inline long rows_per_turn(long rows, int threads)
+{
+    const long wanted = (rows / (8L * threads) + PANEL_ROWS - 1) / PANEL_ROWS * PANEL_ROWS;
+    return wanted < PANEL_ROWS ? PANEL_ROWS : wanted > 256 ? 256 : wanted;
 }
 
 /* A product with the weight described, and nothing yet to multiply it with. */

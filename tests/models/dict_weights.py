@@ -114,7 +114,9 @@ class DictExperts:
         self.demanded.append((layer, routed.copy()))
         distinct = np.unique(routed).tolist()
         self._random.shuffle(distinct)
-        yield ((expert, self._experts[layer, expert]) for expert in distinct)
+        cut = self._random.randint(1, len(distinct))
+        batches = [batch for batch in (distinct[:cut], distinct[cut:]) if batch]
+        yield ([(expert, self._experts[layer, expert]) for expert in batch] for batch in batches)
 
     def hint(self, layer, guessed):
         self.hinted.append((layer, guessed.tolist()))
@@ -148,7 +150,8 @@ def _part(part, expert, checkpoint, fmt, taken):
 
     array = stored(source.name)
     if array.dtype != np.uint8:
-        return array if array.ndim == 1 else encode(fmt, np.ascontiguousarray(array))
+        array = np.ascontiguousarray(array)
+        return array if array.ndim == 1 else encode(fmt, array)
     if source.scales is not None:
         return packed_mxfp4(array, stored(source.scales))
     return packed_fp8(array, stored(f"{source.name}_scale_inv"))

@@ -90,6 +90,10 @@ class Allocating:
     def gated(self, kind, gate, up, *, limit=0.0, alpha=1.0):
         return np.zeros_like(gate)
 
+    def gated_networks(self, networks, inputs, kind, *, limit=0.0, alpha=1.0):
+        inner = np.zeros((3, len(networks), len(inputs[0]), networks[0].gate.rows), np.float32)
+        return np.zeros((*inner.shape[1:3], networks[0].down.rows), np.float32)
+
     def attention(self, q, keys, values, start, scale, *, window=0, sinks=None):
         return np.zeros((len(q), q.shape[1], values.shape[2]), np.float32)
 

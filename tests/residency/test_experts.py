@@ -68,9 +68,9 @@ class Bench:
     def use_chunk(self, cache, layer, routed):
         order = []
         with cache.demand(layer, np.array(routed)) as arriving:
-            for expert, weights in arriving:
-                assert self.is_right(layer, expert, weights)
-                order.append(expert)
+            for batch in arriving:
+                assert all(self.is_right(layer, expert, weights) for expert, weights in batch)
+                order += [expert for expert, _ in batch]
         return order
 
 
@@ -84,7 +84,7 @@ def test_each_distinct_expert_comes_once_with_its_own_weights(bench):
     assert bench.use_chunk(cache, 1, [[3, 5], [5, 7], [3, 7]]) == [3, 5, 7]
     weights = None
     with cache.demand(1, np.array([[3]])) as arriving:
-        for _, weights in arriving:
+        for ((_, weights),) in arriving:
             assert weights.matrices["gate"].rows == 8 and weights.matrices["down"].cols == 8
 
 
@@ -100,14 +100,15 @@ def test_all_misses_of_a_turn_go_to_the_reader_in_one_batch_before_anything_is_c
 
 def test_experts_in_memory_come_first_and_the_others_as_they_arrive(bench):
     cache = bench.cache(8)
-    bench.use(cache, 0, 4)
+    bench.use(cache, 0, 4, 5)
     order = []
-    with cache.demand(0, np.array([[1, 2, 4, 3]])) as arriving:
-        for expert, _ in arriving:
-            order.append(expert)
-            if expert == 4:
+    with cache.demand(0, np.array([[1, 2, 4, 3, 5]])) as arriving:
+        for batch in arriving:
+            order.append([expert for expert, _ in batch])
+            if order == [[4, 5]]:
+                bench.reader.complete(2 * RECORD)
                 bench.reader.complete(3 * RECORD)
-    assert order == [4, 3, 1, 2]
+    assert order == [[4, 5], [2, 3], [1]]
 
 
 def test_what_is_in_memory_is_not_read_again(bench):
@@ -143,7 +144,7 @@ def test_a_hit_is_not_given_up_for_a_miss_of_the_same_turn(bench):
 def test_a_view_kept_beyond_its_turn_is_overwritten_when_its_expert_goes(bench):
     cache = bench.cache(1, poison=True)
     with cache.demand(0, np.array([[1]])) as arriving:
-        kept = next(arriving)[1].matrices["gate"].data
+        kept = next(arriving)[0][1].matrices["gate"].data
     with cache.demand(0, np.array([[2]])):
         assert np.all(kept == GARBAGE)  # the scripted reader's own, after the poison
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from uringinfer.environment import native_enabled
 from uringinfer.errors import EnvironmentError_, UsageError
 from uringinfer.kernels.formats import Weight
+from uringinfer.kernels.gated_network import GatedNetwork
 
 Floats = NDArray[np.float32]
 
@@ -58,6 +59,21 @@ class Kernels(Protocol):
 
         'silu': silu(gate) * up. 'gelu_tanh': gelu_tanh(gate) * up. 'swiglu_oai': gpt-oss' clamped form with
         `limit` and `alpha`. 'situ': alpha*tanh(gate/alpha) * sigmoid(gate) * limit*tanh(up/limit)."""
+        ...
+
+    def gated_networks(
+        self,
+        networks: Sequence[GatedNetwork],
+        inputs: Sequence[Floats],
+        kind: str,
+        *,
+        limit: float = 0.0,
+        alpha: float = 1.0,
+    ) -> Floats:
+        """Each network on its own input: N networks, N inputs [T, hidden] -> [N, T, outer].
+
+        All networks have one shape and the same formats. What comes out is, bit for bit, what `matmul`,
+        additions of the biases and `gated` give; the native kernels need one call for all of it."""
         ...
 
     def attention(

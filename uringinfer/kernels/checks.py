@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from uringinfer.kernels.formats import Weight
+from uringinfer.kernels.gated_network import GatedNetwork
 from uringinfer.kernels.weight_format import Floats
 
 GATED_KINDS = ("silu", "gelu_tanh", "swiglu_oai", "situ")
@@ -77,3 +80,19 @@ def gated_shapes(kind: str, gate: Floats, up: Floats) -> None:
     require(kind in GATED_KINDS, f"'{kind}' is no gated activation: {', '.join(GATED_KINDS)}")
     dense("gate", gate), dense("up", up)
     require(gate.shape == up.shape, f"gate {gate.shape} and up {up.shape} differ")
+
+
+def gated_networks(kind: str, networks: Sequence[GatedNetwork], inputs: Sequence[Floats]) -> None:
+    """At least one network, all of one shape, one input [T, hidden] for each; biases that meet their rows."""
+    require(kind in GATED_KINDS, f"'{kind}' is no gated activation: {', '.join(GATED_KINDS)}")
+    require(0 < len(networks) == len(inputs), f"{len(networks)} networks do not meet {len(inputs)} inputs")
+    first, shape = networks[0], (len(inputs[0]), networks[0].gate.cols)
+    fits = first.up.rows == first.gate.rows == first.down.cols and first.up.cols == first.gate.cols
+    require(fits, f"gate, up and down do not meet: {first.shape}")
+    for network, x in zip(networks, inputs, strict=True):
+        require(network.shape == first.shape, f"networks {first.shape} and {network.shape} differ")
+        require(dense("input", x, 2).shape == shape, f"an input {x.shape} is not {shape}")
+        for weight, bias in network.parts():
+            if bias is not None:
+                right = dense("bias", bias, 1).shape == (weight.rows,)
+                require(right, f"a bias {bias.shape} does not meet {weight.rows} rows")

@@ -7,13 +7,15 @@ the C functions trust them.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from uringinfer.errors import UsageError
-from uringinfer.kernels import checks
+from uringinfer.kernels import checks, native_networks
 from uringinfer.kernels.formats import Weight
+from uringinfer.kernels.gated_network import GatedNetwork
 from uringinfer.kernels.native_call import floats, layout, lib, pointer, sections, strided_floats
 from uringinfer.kernels.native_recurrent import NativeRecurrent
 from uringinfer.kernels.weight_format import Floats
@@ -114,6 +116,21 @@ class NativeKernels(NativeRecurrent):
             floats(out),
         )
         return out
+
+    def gated_networks(
+        self,
+        networks: Sequence[GatedNetwork],
+        inputs: Sequence[Floats],
+        kind: str,
+        *,
+        limit: float = 0.0,
+        alpha: float = 1.0,
+    ) -> Floats:
+        """See `Kernels.gated_networks`."""
+        checks.gated_networks(kind, networks, inputs)
+        return native_networks.gated_networks(
+            self._level, self.threads, networks, inputs, _KINDS[kind], limit, alpha
+        )
 
     def attention(
         self,

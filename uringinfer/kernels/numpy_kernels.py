@@ -7,11 +7,14 @@ chunk sizes; everything else repeats exactly.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from uringinfer.kernels import checks, numpy_gates, numpy_latent, numpy_recurrent
 from uringinfer.kernels.formats import Weight, weight_format
+from uringinfer.kernels.gated_network import GatedNetwork
 from uringinfer.kernels.weight_format import Floats
 
 TILE_ROWS = 64
@@ -89,6 +92,29 @@ class NumpyKernels:
             up = np.clip(up, np.float32(-limit), np.float32(limit))
             return gate * _sigmoid(np.float32(alpha) * gate) * (up + 1)
         return _capped(gate, alpha) * _sigmoid(gate) * _capped(up, limit)
+
+    def gated_networks(
+        self,
+        networks: Sequence[GatedNetwork],
+        inputs: Sequence[Floats],
+        kind: str,
+        *,
+        limit: float = 0.0,
+        alpha: float = 1.0,
+    ) -> Floats:
+        """See `Kernels.gated_networks`."""
+        checks.gated_networks(kind, networks, inputs)
+        out = np.empty((len(networks), len(inputs[0]), networks[0].down.rows), np.float32)
+        for result, network, x in zip(out, networks, inputs, strict=True):
+            gate = self._biased(network.gate, network.gate_bias, x)
+            up = self._biased(network.up, network.up_bias, x)
+            gated = self.gated(kind, gate, up, limit=limit, alpha=alpha)
+            result[:] = self._biased(network.down, network.down_bias, gated)
+        return out
+
+    def _biased(self, weight: Weight, bias: Floats | None, x: Floats) -> Floats:
+        y = self.matmul(weight, x)
+        return y if bias is None else y + bias
 
     def attention(
         self,

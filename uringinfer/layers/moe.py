@@ -1,13 +1,15 @@
 """A mixture of experts: the router's choice for each token, those experts' outputs in its proportions, and
 experts that every token shares.
 
-A call is routed whole. Each distinct expert is demanded once, computed as soon as it is there, and applied to
-all its tokens; what each token gets is added in the router's order. So neither the order of arrival nor the
-number of tokens in the call shows in the result.
+A call is routed whole. Each distinct expert is demanded once, computed as soon as it is there (for a single
+token, all that are there in one call of the kernels), and applied to all its tokens; what each token gets is
+added in the router's order. So neither the order of arrival nor the number of tokens in the call shows in the
+result.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +23,7 @@ from uringinfer.layers.router import Routing
 from uringinfer.layers.router_gate import RouterGate
 from uringinfer.layers.step import Step
 from uringinfer.layers.tensors import ExpertLayer, TensorSpec
-from uringinfer.layers.weights import Floats, Weights
+from uringinfer.layers.weights import Floats, Ids, Weights
 from uringinfer.residency.records import ExpertWeights
 
 _BUFFERS = 1 << 17
@@ -64,13 +66,16 @@ class Moe:
 
     def scratch_bytes(self, chunk: int) -> int:
         """Upper bound of the temporary arrays of `forward`, its result included: every token at one expert,
-        which is the worst case, while outputs wait to be added, or the shared network before that."""
+        which is the worst case of a chunk, while outputs wait to be added, or the shared network before
+        that."""
         top_k = self.gate.router.top_k
         routing = 8 * self.gate.experts + 4 * top_k
         waiting = (top_k + 1) * self._width + (self._width + self.hidden if self.latent else 0)
         expert = 2 * self._width + 3 * self.inner
+        together = top_k * (self._width + 3 * self.inner)  # of one token, in one call
         shared = self.shared.scratch_bytes(chunk) if self.shared else 0
-        return 4 * chunk * routing + max(4 * chunk * (waiting + expert) + _BUFFERS, shared)
+        experts = 4 * max(chunk * (waiting + expert), waiting + together) + _BUFFERS
+        return 4 * chunk * routing + max(experts, shared)
 
     def forward(self, weights: Weights, x: Floats, step: Step) -> Floats:
         """x [T, hidden] -> [T, hidden]."""
@@ -80,9 +85,8 @@ class Moe:
             z = x if self.latent is None else self.latent.enter(weights, x)
             shared = self._shared(weights, x, step)
             outputs = np.full((*routing.experts.shape, self._width), np.nan, np.float32)
-            for expert, loaded in arriving:
-                tokens, places = np.nonzero(routing.experts == expert)
-                outputs[tokens, places] = self._expert(weights.kernels, loaded, z[tokens])
+            for batch in arriving:
+                self._compute(weights.kernels, batch, z, routing.experts, outputs)
         mixed = _mix(outputs, routing)
         if self.latent is not None:
             mixed = self.latent.leave(weights, mixed)
@@ -108,19 +112,32 @@ class Moe:
             y *= weights.kernels.sigmoid(self.shared_gate.forward(weights, x))
         return y
 
-    def _expert(self, kernels: Kernels, loaded: ExpertWeights, x: Floats) -> Floats:
-        """One expert on its tokens x [t, width] -> [t, width]."""
-        gate = _project(kernels, loaded, "gate", x)
-        up = _project(kernels, loaded, "up", x)
-        return _project(kernels, loaded, "down", self.activation.forward(kernels, gate, up))
+    def _compute(
+        self,
+        kernels: Kernels,
+        batch: Sequence[tuple[int, ExpertWeights]],
+        z: Floats,
+        chosen: Ids,
+        outputs: Floats,
+    ) -> None:
+        """Applies the experts of `batch` to those tokens of z [T, width] that have chosen [T, K] them, and
+        puts what comes out into `outputs` [T, K, width]."""
+        if len(z) == 1:
+            choices = chosen[0].tolist()
+            places = [choices.index(expert) for expert, _ in batch]
+            outputs[0, places] = self._apply(kernels, batch, [z] * len(batch))[:, 0]
+            return
+        for expert in batch:
+            tokens, columns = np.nonzero(chosen == expert[0])
+            outputs[tokens, columns] = self._apply(kernels, [expert], [z[tokens]])[0]
 
-
-def _project(kernels: Kernels, loaded: ExpertWeights, part: str, x: Floats) -> Floats:
-    y = kernels.matmul(loaded.matrices[part], x)
-    bias = loaded.biases.get(f"{part}_bias")
-    if bias is not None:
-        y += bias
-    return y
+    def _apply(
+        self, kernels: Kernels, batch: Sequence[tuple[int, ExpertWeights]], inputs: Sequence[Floats]
+    ) -> Floats:
+        """Each expert on its own input: N inputs [t, width] -> [N, t, width]."""
+        networks = [loaded.network() for _, loaded in batch]
+        act = self.activation
+        return kernels.gated_networks(networks, inputs, act.kind, limit=act.limit, alpha=act.alpha)
 
 
 def _mix(outputs: Floats, routing: Routing) -> Floats:

@@ -28,12 +28,14 @@ class Experts(Protocol):
     lookahead: int
     """How many experts of the next layer a decode step guesses; 0 if none."""
 
-    def demand(self, layer: int, routed: Ids) -> AbstractContextManager[Iterator[tuple[int, ExpertWeights]]]:
+    def demand(
+        self, layer: int, routed: Ids
+    ) -> AbstractContextManager[Iterator[list[tuple[int, ExpertWeights]]]]:
         """Asks for the experts of `routed` [T, K], each token's in the router's order.
 
         Every missing one is submitted to the reader before this returns. The iterator gives each distinct
-        expert once: those in memory first, then the others as they arrive. An expert's weights are valid
-        until the iterator is advanced or the context is left."""
+        expert once, in batches: those in memory first, then the others as they arrive. An expert's weights
+        are valid until the iterator is advanced or the context is left."""
         ...
 
     def hint(self, layer: int, guessed: Ids) -> None:

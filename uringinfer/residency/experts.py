@@ -6,7 +6,7 @@ what is being read stays until the read is over; the policy chooses among the ot
 beside the policy's own work.
 
 A turn is one layer's demand. All its misses go to the reader in one batch, ahead of everything else; the
-experts that are there are handed out meanwhile, and each of the others as soon as its bytes have come. A
+experts that are there are handed out meanwhile, in batches, and the others as their bytes come. A
 chunk of a prompt may demand more experts than there are slots; then the rest is submitted as slots come free.
 Nothing of this shows in what a model computes, which adds in the router's order.
 """
@@ -39,6 +39,10 @@ Progress = Callable[[int, int], None]
 PRELOAD_BATCH = 64
 """Experts in the reader's queue at once while slots are filled at the start."""
 
+BATCH_BYTES = 16 << 20
+"""Experts of one token are handed out in batches of about so many bytes: enough to multiply that starting
+threads does not show, little enough that the reader is polled before the drive has nothing to do."""
+
 OnRouted = Callable[[int, Ids], None]
 """Called with (layer, experts of each token [T, K]) at every demand."""
 
@@ -66,6 +70,8 @@ class _Turn:
     """What one demand still has to hand out: experts in memory, being read, and without a slot."""
 
     layer: int
+    batch: int
+    """Experts handed out at once, at most."""
     here: deque[_Resident]
     coming: list[_Resident]
     waiting: deque[ExpertKey]
@@ -137,12 +143,13 @@ class ExpertCache:
                     progress(done, total)
 
     @contextmanager
-    def demand(self, layer: int, routed: Ids) -> Iterator[Iterator[tuple[int, ExpertWeights]]]:
+    def demand(self, layer: int, routed: Ids) -> Iterator[Iterator[list[tuple[int, ExpertWeights]]]]:
         """Asks for the experts of `routed` [T, K], each token's in the router's order.
 
         What is missing is submitted to the reader before this returns, as far as slots can be had. The
-        iterator gives each distinct expert once, with its weights, which are valid until the iterator is
-        advanced or the context is left. Raises IntegrityError for a record that cannot be read or is damaged.
+        iterator gives each distinct expert once, several at a time, with their weights, which are valid
+        until the iterator is advanced or the context is left. Raises IntegrityError for a record that cannot
+        be read or is damaged.
         """
         if self.on_routed is not None:
             self.on_routed(layer, routed)
@@ -218,7 +225,9 @@ class ExpertCache:
                 self._orphans.pop(entry.key, None)
                 self._pinned.add(entry.key)
         self._end_hints()
-        turn = _Turn(layer, deque(), [], deque())
+        # a chunk computes long on each expert, and may need its slot for the next
+        batch = max(1, BATCH_BYTES // self._records.nbytes(layer)) if len(routed) == 1 else 1
+        turn = _Turn(layer, batch, deque(), [], deque())
         missing = []
         for expert in chosen:
             entry = self._resident.get((layer, expert))
@@ -239,33 +248,42 @@ class ExpertCache:
         self._read(missing, Priority.DEMAND)
         return turn
 
-    def _arriving(self, turn: _Turn) -> Generator[tuple[int, ExpertWeights], None, None]:
+    def _arriving(self, turn: _Turn) -> Generator[list[tuple[int, ExpertWeights]], None, None]:
         while turn.here or turn.coming or turn.waiting:
-            if turn.here:
-                entry = turn.here.popleft()
-            elif turn.coming:
-                entry = self._next_arrival(turn)
-            else:
+            if not (turn.here or turn.coming):
                 self._make_room()
                 self._read(self._admit_waiting(turn), Priority.DEMAND)
                 continue
-            lease = Lease(self._records.name(entry.key), entry.slot, self._records.nbytes(turn.layer))
+            batch = self._next_batch(turn)
+            leases = [self._lease(entry) for entry in batch]
             try:
-                yield entry.key[1], self._records.weights(turn.layer, lease.data)
+                yield [
+                    (entry.key[1], self._records.weights(turn.layer, lease.data))
+                    for entry, lease in zip(batch, leases, strict=True)
+                ]
             finally:
-                lease.release()
-                entry.is_used = False
-                self._let_go(entry)
+                for entry, lease in zip(batch, leases, strict=True):
+                    lease.release()
+                    entry.is_used = False
+                    self._let_go(entry)
             if turn.waiting:
                 self._read(self._admit_waiting(turn), Priority.DEMAND)
             self._reader.poll()
 
-    def _next_arrival(self, turn: _Turn) -> _Resident:
-        """One of the experts that are being read: one whose bytes are there, or the first after a wait."""
-        tickets = [entry.slot.ticket for entry in turn.coming]
-        position = next((n for n, ticket in enumerate(tickets) if ticket is None or ticket.done), 0)
-        self._finish_read(turn.coming[position])
-        return turn.coming.pop(position)
+    def _lease(self, entry: _Resident) -> Lease:
+        return Lease(self._records.name(entry.key), entry.slot, self._records.nbytes(entry.key[0]))
+
+    def _next_batch(self, turn: _Turn) -> list[_Resident]:
+        """What can be used now, in memory or arrived; at least one, which may take a wait."""
+        most = turn.batch
+        if turn.here:
+            return [turn.here.popleft() for _ in range(min(most, len(turn.here)))]
+        done = [entry for entry in turn.coming if entry.slot.ticket is None or entry.slot.ticket.done]
+        batch = (done or turn.coming[:1])[:most]
+        for entry in batch:
+            self._finish_read(entry)
+            turn.coming.remove(entry)
+        return batch
 
     def _admit_waiting(self, turn: _Turn) -> list[_Resident]:
         """Gives what waits for a slot one, in order, as far as slots can be had -> those, still unread."""

@@ -15,6 +15,7 @@ from uringinfer.container.checksum import crc32
 from uringinfer.container.manifest import Bank, TensorPart
 from uringinfer.errors import IntegrityError
 from uringinfer.kernels.formats import Weight, decode
+from uringinfer.kernels.gated_network import GatedNetwork
 from uringinfer.residency.policies import ExpertKey
 from uringinfer.storage.direct import StorageFile
 from uringinfer.storage.reader import Bytes, Priority, ReadRequest
@@ -28,6 +29,18 @@ class ExpertWeights:
 
     matrices: Mapping[str, Weight]
     biases: Mapping[str, Floats]
+
+    def network(self) -> GatedNetwork:
+        """The same as the kernels take it."""
+        matrices, bias = self.matrices, self.biases.get
+        return GatedNetwork(
+            matrices["gate"],
+            matrices["up"],
+            matrices["down"],
+            bias("gate_bias"),
+            bias("up_bias"),
+            bias("down_bias"),
+        )
 
 
 class ExpertRecords:

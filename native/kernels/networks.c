@@ -1,0 +1,183 @@
+/* Gated feed-forward networks, down(act(gate(x)) * up(x)), many in one call: the routed experts of a layer.
+ *
+ * One parallel region serves them all. Threads draw tasks, ranges of rows, from one counter: the first halves
+ * (gate, up and activation) of network n, then the second halves (down) of network n - 1. A second half needs
+ * all first halves of its network; all of those were drawn before it, by threads that run, and with several
+ * networks they are over long before. So hardly anybody ever waits, and there is no barrier to sleep at.
+ * Every element is computed as the single products compute it, bit for bit. */
+#include <errno.h>
+#include <sched.h>
+#include <stdatomic.h>
+
+#include "product.h"
+
+enum { GATE, UP, DOWN };
+enum { SHORT_WAIT = 1 << 10 /* looks at a flag before giving the processor away */ };
+
+/* Where the activations of one product lie: arranged, and packed for many tokens. */
+struct input {
+    const float *x, *packed;
+};
+
+struct network {
+    struct product product[3];
+    float *gate, *up; /* [tokens, inner]; the gated product takes the place of `gate` */
+    float *room;      /* for the input of `down` */
+    atomic_long left; /* first halves that are not done */
+    atomic_int ready; /* whether `down` may begin */
+};
+
+struct batch {
+    const struct simd_ops *ops;
+    const struct kernels_gated *shape;
+    const struct kernels_network *given;
+    const struct format_ops *form[3];
+    struct network *networks;
+    long padded[3]; /* columns of each product, in whole blocks */
+    long first_turn, first_turns, second_turn, second_turns;
+};
+
+static int is_arranged(const struct batch *b, int part, long cols)
+{
+    return b->padded[part] != cols || b->form[part]->arranged;
+}
+
+/* Floats that `prepare` needs for a product of `cols` columns. */
+static long input_floats(const struct batch *b, int part, long cols)
+{
+    const long tokens = b->shape->tokens, all = tokens * b->padded[part];
+    return (is_arranged(b, part, cols) ? all : 0) + (tokens > b->ops->strip_tokens ? all : 0);
+}
+
+/* x [tokens, cols] as the product `part` wants it; `room` has input_floats. */
+static struct input prepare(const struct batch *b, int part, long cols, const float *x, float *room)
+{
+    const long tokens = b->shape->tokens, padded = b->padded[part];
+    struct input in = {x, NULL};
+    if (is_arranged(b, part, cols)) {
+        for (long t = 0; t < tokens; t++)
+            b->form[part]->arrange(cols, x + t * cols, room + t * padded);
+        in.x = room;
+        room += tokens * padded;
+    }
+    if (tokens > b->ops->strip_tokens) {
+        pack_chunks(b->ops, tokens, padded, in.x, room);
+        in.packed = room;
+    }
+    return in;
+}
+
+static void set_input(struct product *p, struct input in, long padded)
+{
+    p->x = in.x;
+    p->packed = in.packed;
+    p->x_stride = padded;
+}
+
+static void add_bias(const struct product *p, const float *bias, long first, long last)
+{
+    for (long t = 0; bias && t < p->tokens; t++)
+        for (long i = first; i < last; i++)
+            p->out[t * p->out_stride + i] += bias[i];
+}
+
+static void multiply(const struct batch *b, long number, int part, long first, long last, float *scratch)
+{
+    const struct product *const p = &b->networks[number].product[part];
+    b->form[part]->rows(p, first, last, scratch);
+    add_bias(p, b->given[number].bias[part], first, last);
+}
+
+static void first_half(const struct batch *b, long number, long turn, float *scratch)
+{
+    const struct kernels_gated *const s = b->shape;
+    struct network *const n = &b->networks[number];
+    const long first = turn * b->first_turn, end = first + b->first_turn;
+    const long last = end < s->inner ? end : s->inner;
+    multiply(b, number, GATE, first, last, scratch);
+    multiply(b, number, UP, first, last, scratch);
+    for (long t = 0; t < s->tokens; t++) {
+        float *const gate = n->gate + t * s->inner + first;
+        b->ops->gated(s->kind, last - first, gate, n->up + t * s->inner + first, s->limit, s->alpha, gate);
+    }
+    if (atomic_fetch_sub(&n->left, 1) == 1) {
+        set_input(&n->product[DOWN], prepare(b, DOWN, s->inner, n->gate, n->room), b->padded[DOWN]);
+        atomic_store(&n->ready, 1);
+    }
+}
+
+static void second_half(const struct batch *b, long number, long turn, float *scratch)
+{
+    const long first = turn * b->second_turn, end = first + b->second_turn;
+    for (long looks = 0; !atomic_load(&b->networks[number].ready); looks++)
+        if (looks >= SHORT_WAIT)
+            sched_yield();
+    multiply(b, number, DOWN, first, end < b->shape->outer ? end : b->shape->outer, scratch);
+}
+
+static void work(const struct batch *b, long count, atomic_long *next, float *scratch)
+{
+    const long round = b->first_turns + b->second_turns;
+    for (long task; (task = atomic_fetch_add(next, 1)) < (count + 1) * round;) {
+        const long number = task / round, turn = task % round;
+        if (turn < b->first_turns && number < count)
+            first_half(b, number, turn, scratch);
+        else if (turn >= b->first_turns && number > 0)
+            second_half(b, number - 1, turn - b->first_turns, scratch);
+    }
+}
+
+int kernels_gated_networks(int simd, int threads, const struct kernels_gated *shape, long count,
+                           const struct kernels_network *given)
+{
+    struct batch b = {.ops = simd_ops(simd), .shape = shape, .given = given};
+    const long cols[3] = {shape->hidden, shape->hidden, shape->inner}, tokens = shape->tokens;
+    const long products = count * tokens * shape->inner * (2 * shape->hidden + shape->outer);
+    const int team = products < SMALL_PRODUCT ? 1 : threads, shares = shape->format[GATE] == shape->format[UP];
+    for (int part = GATE; part <= DOWN; part++) {
+        b.form[part] = &b.ops->formats[shape->format[part]];
+        b.padded[part] = padded_cols(b.form[part], cols[part]);
+    }
+    b.first_turn = rows_per_turn(shape->inner, team);
+    b.first_turns = (shape->inner + b.first_turn - 1) / b.first_turn;
+    b.second_turn = rows_per_turn(shape->outer, team);
+    b.second_turns = (shape->outer + b.second_turn - 1) / b.second_turn;
+    const long gate_room = input_floats(&b, GATE, shape->hidden);
+    const long up_room = shares ? 0 : input_floats(&b, UP, shape->hidden);
+    const long down_room = input_floats(&b, DOWN, shape->inner);
+    const long each = 2 * tokens * shape->inner + gate_room + up_room + down_room;
+    const long per_thread = tokens > b.ops->strip_tokens ? PRODUCT_SCRATCH : 0;
+    float *const floats = new_floats(team * per_thread + count * each);
+    b.networks = malloc((unsigned long)count * sizeof *b.networks);
+    if (!floats || !b.networks) {
+        free(b.networks);
+        free(floats);
+        return -ENOMEM;
+    }
+    for (long i = 0; i < count; i++) {
+        struct network *const n = &b.networks[i];
+        float *const room = floats + team * per_thread + i * each + 2 * tokens * shape->inner;
+        n->gate = room - 2 * tokens * shape->inner;
+        n->up = n->gate + tokens * shape->inner;
+        n->room = room + gate_room + up_room;
+        for (int part = GATE; part <= DOWN; part++) {
+            struct product *const p = &n->product[part];
+            *p = new_product(b.form[part], cols[part], shape->group[part], given[i].codes[part],
+                             given[i].scales[part], tokens);
+            p->out = part == GATE ? n->gate : part == UP ? n->up : given[i].out;
+            p->out_stride = part == DOWN ? shape->outer : shape->inner;
+        }
+        const struct input in = prepare(&b, GATE, shape->hidden, given[i].x, room);
+        set_input(&n->product[GATE], in, b.padded[GATE]);
+        set_input(&n->product[UP],
+                  shares ? in : prepare(&b, UP, shape->hidden, given[i].x, room + gate_room), b.padded[UP]);
+        atomic_init(&n->left, b.first_turns);
+        atomic_init(&n->ready, 0);
+    }
+    atomic_long next = 0;
+#pragma omp parallel num_threads(team)
+    work(&b, count, &next, floats + omp_get_thread_num() * per_thread);
+    free(b.networks);
+    free(floats);
+    return 0;
+}

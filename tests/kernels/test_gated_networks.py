@@ -1,0 +1,94 @@
+"""Many gated networks in one call: the same bits as their products and activations one by one."""
+
+import numpy as np
+import pytest
+
+from uringinfer.kernels.formats import FORMATS, encode
+from uringinfer.kernels.gated_network import GatedNetwork
+
+HIDDEN, OUTER = 100, 70
+
+
+def normal(seed, *shape):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def network(seed, name, *, inner=90, up=None, biases=False):
+    shapes = ((inner, HIDDEN), (inner, HIDDEN), (OUTER, inner))
+    formats = (name, up or name, name)
+    weights = [encode(form, 0.2 * normal(seed + i, *shapes[i])) for i, form in enumerate(formats)]
+    return GatedNetwork(*weights, *(normal(seed + 3 + i, shapes[i][0]) for i in range(3) if biases))
+
+
+def one_by_one(kernels, networks, inputs, kind="silu", **settings):
+    outputs = []
+    for n, x in zip(networks, inputs, strict=True):
+        gate, up = kernels.matmul(n.gate, x), kernels.matmul(n.up, x)
+        if n.gate_bias is not None:
+            gate, up = gate + n.gate_bias, up + n.up_bias
+        y = kernels.matmul(n.down, kernels.gated(kind, gate, up, **settings))
+        outputs.append(y if n.down_bias is None else y + n.down_bias)
+    return np.stack(outputs)
+
+
+def assert_same_bits(one, other):
+    np.testing.assert_array_equal(one.view(np.uint32), other.view(np.uint32))
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 7, 70])
+@pytest.mark.parametrize("name", list(FORMATS))
+def test_networks_in_one_call_have_the_bits_of_their_products_one_by_one(kernels, name, tokens):
+    networks = [network(10 * i, name, biases=i % 2 == 0) for i in range(4)]
+    inputs = [normal(100 + i, tokens, HIDDEN) for i in range(4)]
+    assert_same_bits(kernels.gated_networks(networks, inputs, "silu"), one_by_one(kernels, networks, inputs))
+
+
+@pytest.mark.parametrize(
+    ("kind", "limit", "alpha"), [("gelu_tanh", 0, 1), ("swiglu_oai", 7, 1.7), ("situ", 4, 3)]
+)
+def test_every_activation_can_stand_between_the_halves(kernels, kind, limit, alpha):
+    networks, inputs = [network(0, "bf16")], [normal(9, 1, HIDDEN)]
+    together = kernels.gated_networks(networks, inputs, kind, limit=limit, alpha=alpha)
+    assert_same_bits(together, one_by_one(kernels, networks, inputs, kind, limit=limit, alpha=alpha))
+
+
+@pytest.mark.parametrize("up", ["q8", "mxfp4", "fp8"])
+@pytest.mark.parametrize("tokens", [1, 20])
+def test_gate_and_up_may_be_packed_differently(kernels, up, tokens):
+    networks = [network(i, "bf16", up=up) for i in range(2)]
+    inputs = [normal(5 + i, tokens, HIDDEN) for i in range(2)]
+    assert_same_bits(kernels.gated_networks(networks, inputs, "silu"), one_by_one(kernels, networks, inputs))
+
+
+@pytest.mark.parametrize("count", [1, 2, 6])
+@pytest.mark.parametrize("name", ["bf16", "mxfp4"])
+def test_networks_have_the_same_bits_on_any_number_of_threads(native, name, count):
+    networks = [network(10 * i, name, inner=700) for i in range(count)]
+    inputs = [normal(100 + i, 1, HIDDEN) for i in range(count)]
+    alone = native(1).gated_networks(networks, inputs, "silu")
+    for threads in (2, 3, 7):
+        for _ in range(5):  # threads meet differently every time
+            assert_same_bits(native(threads).gated_networks(networks, inputs, "silu"), alone)
+
+
+@pytest.mark.parametrize(
+    ("networks", "inputs", "message"),
+    [
+        ([], [], "0 networks"),
+        ([network(0, "bf16")], [], "1 networks do not meet 0 inputs"),
+        ([network(0, "bf16"), network(0, "q8")], 2 * [normal(0, 1, HIDDEN)], "differ"),
+        ([network(0, "bf16")], [normal(0, 1, HIDDEN + 1)], r"an input \(1, 101\) is not \(1, 100\)"),
+        (2 * [network(0, "bf16")], [normal(0, 1, HIDDEN), normal(0, 2, HIDDEN)], "an input"),
+        ([GatedNetwork(*3 * [encode("bf16", normal(0, 9, 8))])], [normal(0, 1, 8)], "do not meet"),
+    ],
+)
+def test_networks_and_inputs_that_do_not_meet_are_refused(kernels, networks, inputs, message):
+    with pytest.raises(ValueError, match=message):
+        kernels.gated_networks(networks, inputs, "silu")
+
+
+def test_a_bias_of_another_length_is_refused(kernels):
+    plain = network(0, "bf16")
+    wrong = GatedNetwork(plain.gate, plain.up, plain.down, up_bias=normal(0, 3))
+    with pytest.raises(ValueError, match="a bias"):
+        kernels.gated_networks([wrong], [normal(0, 1, HIDDEN)], "silu")

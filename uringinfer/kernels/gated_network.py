@@ -1,0 +1,33 @@
+"""A gated feed-forward network in packed form, as one function multiplies it: an expert, for instance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from uringinfer.kernels.formats import Weight
+from uringinfer.kernels.weight_format import Floats
+
+
+@dataclass(frozen=True, slots=True)
+class GatedNetwork:
+    """down(act(gate(x)) * up(x)): gate, up [inner, hidden], down [outer, inner], and biases float32 [rows]
+    that are added to the products, or None."""
+
+    gate: Weight
+    up: Weight
+    down: Weight
+    gate_bias: Floats | None = None
+    up_bias: Floats | None = None
+    down_bias: Floats | None = None
+
+    def parts(self) -> Iterator[tuple[Weight, Floats | None]]:
+        """Gate, up and down, each with its bias."""
+        yield self.gate, self.gate_bias
+        yield self.up, self.up_bias
+        yield self.down, self.down_bias
+
+    @property
+    def shape(self) -> tuple[tuple[str, int, int], ...]:
+        """Format, rows and columns of gate, up and down."""
+        return tuple((part.format, part.rows, part.cols) for part in (self.gate, self.up, self.down))
