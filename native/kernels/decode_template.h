@@ -37,6 +37,7 @@ BYTES_FORMAT(f32, 4, vf_load_f32)
 BYTES_FORMAT(fp8, 1, vf_load_fp8)
 BYTES_FORMAT(fp8_small, 1, vf_load_fp8)
 BYTES_FORMAT(q8, 1, vf_load_int8)
+BYTES_FORMAT(q8_g32, 1, vf_load_int8)
 
 /* The factors of a block's lanes, from the scales of its row; the last block has less than all columns. */
 #define SCALE(name, value)                                                                                 \
@@ -61,6 +62,7 @@ SCALE(f32, vf_set(1))
 SCALE(fp8, fp8_factor(scales + 4 * block, fp8_nan(codes) | fp8_nan(codes + 64)))
 SCALE(fp8_small, fp8_factor(scales + 4 * (block * LANES / p->group), fp8_nan_16(codes)))
 SCALE(q8, vf_set(half_value(scales + 2 * block)))
+SCALE(q8_g32, vf_set(half_value(scales + 2 * (block * LANES / p->group))))
 
 /* Formats of nibbles: 64 bytes are sixteen words of eight columns; the k-th vector takes the k-th nibble of
  * each word, so that one shift serves sixteen columns. */

@@ -34,6 +34,11 @@
 #define FORMAT_BITS 8
 #define FORMAT_SCALED 1
 #include "product_template.h"
+#define FORMAT q8_g32
+#define FORMAT_BLOCK LANES
+#define FORMAT_BITS 8
+#define FORMAT_SCALED 1
+#include "product_template.h"
 #define FORMAT mxfp4
 #define FORMAT_BLOCK 128
 #define FORMAT_BITS 4
@@ -70,6 +75,8 @@ const struct simd_ops OPS = {
             fp8_small_transposed},
         [KERNELS_Q8] = {128, 8, 2, 0, 0, arrange_blocks, q8_rows,
             q8_transposed},
+        [KERNELS_Q8_G32] = {LANES, 8, 2, 0, 0, arrange_lanes, q8_g32_rows,
+            q8_g32_transposed},
         [KERNELS_MXFP4] = {128, 4, 1, 0, 1, arrange_nibbles, mxfp4_rows,
             mxfp4_transposed},
         [KERNELS_Q4] = {128, 4, 2, 0, 1, arrange_nibbles, q4_rows,

@@ -45,10 +45,10 @@ def value(name, data, rows, cols, row, col):
         wide = -(-cols // block)
         at = aligned(rows * cols) + 4 * (row // block * wide + col // block)
         return e4m3(data[row * cols + col]) * struct.unpack("<f", data[at : at + 4])[0]
-    group = {"q8": 128, "q4": 128, "q4_g32": 32}[name]
-    row_bytes = cols if name == "q8" else -(-cols // 2)
+    group = 32 if name.endswith("_g32") else 128
+    row_bytes = cols if name.startswith("q8") else -(-cols // 2)
     at = aligned(rows * row_bytes) + 2 * (row * -(-cols // group) + col // group)
     scale = struct.unpack("<e", data[at : at + 2])[0]
-    if name == "q8":
+    if name.startswith("q8"):
         return struct.unpack("b", data[row * cols + col : row * cols + col + 1])[0] * scale
     return (nibble(data, row_bytes, row, col) - 8) * scale

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from uringinfer.errors import UsageError
 from uringinfer.kernels.block_formats import FP8, FP8_SMALL, MXFP4
 from uringinfer.kernels.float_formats import BF16, F16, F32
-from uringinfer.kernels.group_formats import Q4, Q4_G32, Q8
+from uringinfer.kernels.group_formats import Q4, Q4_G32, Q8, Q8_G32
 from uringinfer.kernels.weight_format import Floats, WeightFormat
 
 __all__ = ["FORMATS", "Weight", "WeightFormat", "decode", "decode_rows", "encode", "weight_format"]
 
 FORMATS: dict[str, WeightFormat] = {
-    entry.name: entry for entry in (BF16, F16, F32, FP8, *FP8_SMALL, Q8, MXFP4, Q4, Q4_G32)
+    entry.name: entry for entry in (BF16, F16, F32, FP8, *FP8_SMALL, Q8, Q8_G32, MXFP4, Q4, Q4_G32)
 }
 """Every format by its name in the manifest and on the command line."""
 

@@ -32,6 +32,7 @@ _FORMATS = {
     "fp8_b32": lib.KERNELS_FP8_SMALL,
     "fp8_b16": lib.KERNELS_FP8_SMALL,
     "q8": lib.KERNELS_Q8,
+    "q8_g32": lib.KERNELS_Q8_G32,
     "mxfp4": lib.KERNELS_MXFP4,
     "q4": lib.KERNELS_Q4,
     "q4_g32": lib.KERNELS_Q4_G32,
