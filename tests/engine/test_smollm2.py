@@ -2,7 +2,7 @@
 
 SmolLM2-135M-Instruct is a GGUF file; scripts/test.sh --all fetches it and sets URINGINFER_SMOLLM2. The oracle
 gets its weights from the package gguf's own decoder, undoes llama.cpp's order of query and key rows, and
-rounds quantised matrices to bf16, as packing does.
+rounds quantised matrices to bf16, as packing does, except those that it keeps packed.
 """
 
 import os
@@ -71,7 +71,7 @@ def oracle(gguf_file):
     state = {}
     for tensor in reader.tensors:
         values = torch.from_numpy(gguf.quants.dequantize(tensor.data, tensor.tensor_type).copy())
-        if "norm" not in tensor.name:  # norms are float32 in the file and stay so
+        if tensor.tensor_type not in (gguf.GGMLQuantizationType.F32, gguf.GGMLQuantizationType.Q8_0):
             values = values.to(torch.bfloat16).to(torch.float32)
         name = tensor.name.removesuffix(".weight")
         if name == "token_embd":

@@ -23,13 +23,12 @@ TYPICAL_ERRORS = {
     "fp8_b32": 0.0263,
     "fp8_b16": 0.0261,
     "q8": 0.0065,
+    "q8_g32": 0.0054,
     "mxfp4": 0.115,
     "q4": 0.103,
     "q4_g32": 0.086,
-    "Q8_0": 0.0054,
     "Q5_0": 0.043,
     "Q5_1": 0.0379,
-    "Q4_0": 0.086,
     "Q4_1": 0.0782,
 }
 """Relative Frobenius errors of quantising Gaussian weights: what a source lost before it came here."""

@@ -1,7 +1,8 @@
 """A GGUF file of the llama family as a checkpoint.
 
 Names, config and tokenizer are put in Hugging Face's form. Query and key rows that the converter had permuted
-are put back in their order. Float tensors are kept; quantised ones are decoded to bf16 by the `gguf` package.
+are put back in their order. Float tensors are kept, and so are matrices of the types in `gguf_packed`; other
+quantised ones are decoded to bf16 by the `gguf` package.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from uringinfer.errors import IntegrityError, UnsupportedModelError
 from uringinfer.packing.gguf_config import PERMUTED, ROTARY_FACTORS, Metadata, checkpoint_name, make_config
 from uringinfer.packing.gguf_header import GgufHeader, GgufTensor, read_gguf_header
+from uringinfer.packing.gguf_packed import PACKED, SCALES, PackedType
 from uringinfer.packing.gguf_tokenizer import tokenizer_files
 from uringinfer.packing.source import Bytes, SourceTensor
 from uringinfer.packing.windows import read_range
@@ -46,17 +48,16 @@ class GgufSource:
             checkpoint_name(name): tensor for name, tensor in header.tensors.items() if name != ROTARY_FACTORS
         }
         self.tensors: dict[str, SourceTensor] = {
-            name: SourceTensor(name, "BF16", tensor.shape, tensor.type.name)
-            if tensor.type not in _KEPT
-            else SourceTensor(name, _KEPT[tensor.type], tensor.shape)
-            for name, tensor in self._places.items()
+            tensor.name: tensor
+            for name, place in self._places.items()
+            for tensor in _source_tensors(name, place)
         }
         shapes = {name: tensor.shape for name, tensor in self._places.items()}
         self.config: dict[str, Any] = make_config(
             self._metadata, shapes, self._rotary_factors(header.tensors.get(ROTARY_FACTORS))
         )
         self._auxiliary, self.notes = tokenizer_files(self._metadata)
-        self.notes += _decoding_notes(self._places)
+        self.notes += _quantised_notes(self._places)
         self.identity: dict[str, Any] = {
             "kind": "gguf",
             "name": header.path.name,
@@ -91,14 +92,21 @@ class GgufSource:
         return {"config.json": config, **self._auxiliary}
 
     def read_rows(self, name: str, start: int, stop: int, out: Bytes) -> None:
-        kind = self._places[name].type
+        stored = name if name in self._places else name.removesuffix(SCALES)
+        place = self._places[stored]
         row_bytes = self.tensors[name].row_bytes
-        step = max(1, _DECODED_BYTES // row_bytes)
+        step = max(1, _DECODED_BYTES // max(row_bytes, place.nbytes // self.tensors[stored].rows))
         for first in range(start, stop, step):
             last = min(stop, first + step)
-            rows = self._stored(name, first, last)
+            rows = self._stored(stored, first, last)
             target = out[(first - start) * row_bytes : (last - start) * row_bytes]
-            target[:] = rows.reshape(-1) if kind in _KEPT else decode_to_bf16(rows, kind)
+            packed = _packed_type(place)
+            if place.type in _KEPT:
+                target[:] = rows.reshape(-1)
+            elif packed is None:
+                target[:] = decode_to_bf16(rows, place.type)
+            else:
+                target[:] = packed.codes_of(rows) if name == stored else packed.scales_of(rows)
 
     def _stored(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
         """Rows [start, stop) in the model's order, as the file has them -> uint8 [rows, bytes of a row]."""
@@ -168,10 +176,33 @@ def _check_decodable(path: Path, tensor: GgufTensor) -> None:
         raise IntegrityError(f"{path}: the vector {tensor.name!a} is of type {tensor.type.name}")
 
 
-def _decoding_notes(places: Mapping[str, GgufTensor]) -> list[str]:
-    """What is decoded, by type of the file."""
-    counts = Counter(tensor.type.name for tensor in places.values() if tensor.type not in _KEPT)
-    if not counts:
-        return []
-    kinds = ", ".join(f"{count} of {name}" for name, count in counts.most_common())
-    return [f"quantised tensors are decoded to bf16: {kinds}"]
+def _packed_type(place: GgufTensor) -> PackedType | None:
+    """How the container keeps the tensor packed; None if it does not."""
+    return PACKED.get(place.type.name) if len(place.shape) == 2 else None
+
+
+def _source_tensors(name: str, place: GgufTensor) -> tuple[SourceTensor, ...]:
+    """What a tensor of the file is to the packer."""
+    if place.type in _KEPT:
+        return (SourceTensor(name, _KEPT[place.type], place.shape),)
+    packed = _packed_type(place)
+    if packed is None:
+        return (SourceTensor(name, "BF16", place.shape, decoded_from=place.type.name),)
+    return packed.tensors(name, place.shape)
+
+
+def _quantised_notes(places: Mapping[str, GgufTensor]) -> list[str]:
+    """What stays packed and what is decoded, by type of the file."""
+    quantised = [place for place in places.values() if place.type not in _KEPT]
+    packed = Counter(place.type.name for place in quantised if _packed_type(place))
+    decoded = Counter(place.type.name for place in quantised if not _packed_type(place))
+    notes = []
+    if packed:
+        kinds = ", ".join(
+            f"{count} of {name} as {PACKED[name].format}" for name, count in packed.most_common()
+        )
+        notes.append(f"quantised tensors are kept packed, bit for bit: {kinds}")
+    if decoded:
+        kinds = ", ".join(f"{count} of {name}" for name, count in decoded.most_common())
+        notes.append(f"quantised tensors are decoded to bf16: {kinds}")
+    return notes

@@ -1,4 +1,5 @@
-"""How a matrix lies in a checkpoint: as floats, as FP8 with block scales, as MXFP4 blocks and scales.
+"""How a matrix lies in a checkpoint: as floats, as FP8 with block scales, as MXFP4 blocks and scales, or in a
+format of the container already.
 
 `find_matrix` looks at the source's tensors and says in which of the container's formats the matrix is kept,
 bit for bit, and which source rows make the sections of any range of its rows.
@@ -102,6 +103,10 @@ def find_matrix(source: TensorSource, place: Place, rows: int, cols: int) -> Mat
         return _find_transposed(tensor, place, rows, cols)
     _check_rows(tensor, place, stored, rows)
     first = _base(place, stored) + place.first
+    if tensor.packed_as is not None:
+        parts = (place.tensor, f"{place.tensor}_scales")
+        sections = tuple(Section(part, first, place.step, 1) for part in parts)
+        return Matrix(tensor.packed_as, rows, cols, sections)
     if tensor.dtype == _FP8:
         return _find_fp8(source, place, stored, rows, cols)
     # what one row of the container is along the source's last axis: several rows of a convolution, say

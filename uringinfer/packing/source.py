@@ -45,12 +45,14 @@ DTYPE_BITS = {
 class SourceTensor:
     """A tensor as a source gives it. Its rows run along the last axis: [..., rows, cols] is read as
     [rows of all leading axes, cols]; a vector [n] is n rows of one element. `decoded_from` is the type that
-    the file has, if the source decodes it to `dtype`."""
+    the file has, if the source decodes it to `dtype`. `packed_as` is the container's format whose codes these
+    are; the tensor `<name>_scales` then holds the scales."""
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     decoded_from: str | None = None
+    packed_as: str | None = None
 
     @property
     def rows(self) -> int:
