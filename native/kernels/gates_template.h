@@ -85,6 +85,7 @@ static void attention_residual_token(long count, long width, const float *const 
     }
     softmax_row(count, shares, shares);
     memset(out, 0, (unsigned long)width * sizeof(float));
+    const float keep = 1.0f;
     for (long s = 0; s < count; s++)
-        mix(shares + s, sources[s] + offset, 1, width, width, 1.0f, out);
+        mix_heads(shares + s, sources[s] + offset, 1, width, &keep, out, width, 1, ALONE_WIDE);
 }

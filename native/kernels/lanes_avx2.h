@@ -10,7 +10,10 @@ enum {
     STRIP_TOKENS = 4,
     TILE_ROWS = 2,
     TILE_TOKENS = 2,
-    DELTA_VECTORS = 2
+    DELTA_VECTORS = 2,
+    ATTEND_HEADS = 2,
+    ATTEND_KEYS = 2,
+    ATTEND_VECTORS = 2
 };
 
 typedef struct {

@@ -10,7 +10,10 @@ enum {
     STRIP_TOKENS = 8,
     TILE_ROWS = 4,
     TILE_TOKENS = 6,
-    DELTA_VECTORS = 8
+    DELTA_VECTORS = 8,
+    ATTEND_HEADS = 4,
+    ATTEND_KEYS = 4,
+    ATTEND_VECTORS = 4
 };
 
 typedef __m512 vf;

@@ -8,14 +8,18 @@
 #define INLINE static inline __attribute__((always_inline))
 
 /* What the registers hold at once: rows of a strip, sums (rows times tokens) of a strip, tokens of a strip, rows
- * and tokens of a tile, vectors of a row of the delta rule's state. */
+ * and tokens of a tile, vectors of a row of the delta rule's state, heads of attention and the keys, or vectors of
+ * a value, that they meet. */
 enum {
     STRIP_ROWS = 2,
     STRIP_SUMS = 2,
     STRIP_TOKENS = 4,
     TILE_ROWS = 2,
     TILE_TOKENS = 1,
-    DELTA_VECTORS = 1
+    DELTA_VECTORS = 1,
+    ATTEND_HEADS = 1,
+    ATTEND_KEYS = 1,
+    ATTEND_VECTORS = 4
 };
 
 typedef float v4f __attribute__((vector_size(16)));
