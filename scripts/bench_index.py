@@ -1,40 +1,43 @@
 """How long half a million tensors take: the index of Kimi K3's 96 shards, its layout, its manifest.
 
-    python scripts/bench_index.py SKELETON        # made by scripts/make_skeleton.py if it is not there
+Makes the checkpoint in its real size, of holes (scripts/make_skeleton.py), below DIRECTORY (default: the
+current one), and removes it at the end. No weights are read: there are none, and the container whose manifest
+is opened is hollow too. Prints a section of docs/benchmarks.md.
 
-Reports wall and processor seconds of each step and the process' peak memory after it. No weights are read:
-the skeleton has none, and the container whose manifest is opened at the end is hollow too (SKELETON.uring).
+    python scripts/bench_index.py [DIRECTORY] [--rounds 3]
 """
 
 from __future__ import annotations
 
 import argparse
-import resource
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from kimi_k3_layout import text_config
 from make_skeleton import write_skeleton
 
 from uringinfer.container import Container
+from uringinfer.engine.memory import peak_resident_bytes
 from uringinfer.models import model_from_config
 from uringinfer.packing.checkpoint import CheckpointSource
 from uringinfer.packing.layout import Layout, make_layout
 
-
-@contextmanager
-def step(name: str) -> Iterator[None]:
-    """Prints what the block took."""
-    wall, used = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
-    yield
-    now = resource.getrusage(resource.RUSAGE_SELF)
-    processor = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
-    print(
-        f"{name:28} {time.perf_counter() - wall:6.2f} s {processor:8.2f} s of processor"
-        f"   peak {now.ru_maxrss / 1000:5.0f} MB"
-    )
+TARGETS = {"index": 5.0, "layout": None, "open": 2.0}
+"""Seconds that each step may take."""
+PEAK_BYTES = 600 * 10**6
+"""That building the index may take, of resident memory."""
+NAMES = {
+    "index": "index of the checkpoint",
+    "layout": "layout of the container",
+    "open": "opening the container",
+}
 
 
 def write_hollow_container(out: Path, layout: Layout) -> None:
@@ -49,24 +52,80 @@ def write_hollow_container(out: Path, layout: Layout) -> None:
     (out / "manifest.json").write_text(layout.manifest.to_json())
 
 
+def measure(step: str, checkpoint: Path, container: Path) -> dict[str, float]:
+    """Seconds, processor seconds and peak memory of one step, in this process."""
+    if step == "layout":
+        source = CheckpointSource.open(checkpoint)
+    wall, used = time.perf_counter(), time.process_time()
+    if step == "index":
+        CheckpointSource.open(checkpoint).close()
+    elif step == "layout":
+        layout = make_layout(model_from_config(source.config), source)
+    else:
+        Container.open(container)
+    seconds, processor = time.perf_counter() - wall, time.process_time() - used
+    peak = peak_resident_bytes()
+    if step == "layout":
+        source.close()
+        write_hollow_container(container, layout)
+    return {"seconds": seconds, "processor": processor, "peak": peak}
+
+
+def in_own_process(step: str, checkpoint: Path, container: Path) -> dict[str, float]:
+    """`measure`, so that one step's memory does not count for the next."""
+    command = [sys.executable, __file__, "--step", step, str(checkpoint), str(container)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        sys.exit(f"{NAMES[step]} failed")
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+def print_section(runs: dict[str, list[dict[str, float]]], tensors: int) -> None:
+    print("## The index of half a million tensors")
+    print()
+    print(
+        f"`python scripts/bench_index.py`: {os.cpu_count()} processors ({platform.machine()}), Linux"
+        f" {platform.release()}, load average {os.getloadavg()[0]:.1f}; {tensors:,} tensors;"
+        f" medians of {len(runs['index'])} rounds, each step in a process of its own."
+    )
+    print()
+    print("| step | s | s of processor | peak | target |")
+    print("|---|---|---|---|---|")
+    for step, found in runs.items():
+        seconds, processor = (
+            statistics.median(run[key] for run in found) for key in ("seconds", "processor")
+        )
+        peak = max(run["peak"] for run in found)
+        bound = TARGETS[step]
+        target = "" if bound is None else f"{bound:g} s"
+        is_met = bound is None or seconds <= bound
+        if step == "index":
+            target += f", {PEAK_BYTES / 1e6:.0f} MB"
+            is_met = is_met and peak <= PEAK_BYTES
+        if target:
+            target += ": met" if is_met else ": missed"
+        print(f"| {NAMES[step]} | {seconds:.2f} | {processor:.2f} | {peak / 1e6:.0f} MB | {target} |")
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("skeleton", type=Path)
-    parser.add_argument("--segment", choices=["auto", "layer"], default="auto")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("directory", type=Path, nargs="?", default=Path())
+    parser.add_argument("container", type=Path, nargs="?", help=argparse.SUPPRESS)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--step", choices=list(NAMES), help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if not options.skeleton.exists():
-        write_skeleton(options.skeleton, text_config())
-    with step("index of the checkpoint"):
-        source = CheckpointSource.open(options.skeleton)
-    with step("layout of the container"):
-        layout = make_layout(model_from_config(source.config), source, options.segment)
-    out = options.skeleton.with_suffix(".uring")
-    write_hollow_container(out, layout)
-    with step("opening the container"):
-        container = Container.open(out)
-    segments, experts = len(container.segments), sum(bank.num_experts for bank in container.banks.values())
-    print(f"{len(source.tensors):,} tensors, {segments:,} segments, {experts:,} experts")
-    source.close()
+    if options.step:
+        print(json.dumps(measure(options.step, options.directory, options.container)))
+        return
+    with tempfile.TemporaryDirectory(prefix="bench-index-", dir=options.directory) as temporary:
+        checkpoint, container = Path(temporary, "Kimi-K3"), Path(temporary, "Kimi-K3.uring")
+        tensors, _ = write_skeleton(checkpoint, text_config())
+        runs = {
+            step: [in_own_process(step, checkpoint, container) for _ in range(options.rounds)]
+            for step in NAMES
+        }
+    print_section(runs, tensors)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from uringinfer.engine.loading import (
     open_to_plan,
 )
 from uringinfer.engine.logits_file import LogitsFile
-from uringinfer.engine.outlook import Outlook, Rates, outlook_of, sweep
+from uringinfer.engine.outlook import Choice, Outlook, Rates, choices_of, outlook_of, sweep
 from uringinfer.engine.outputs import check_writable
 from uringinfer.engine.prompt import Prompter
 from uringinfer.engine.session import Session
@@ -58,6 +58,7 @@ __all__ = [
     "Bench",
     "BenchResult",
     "BuildFacts",
+    "Choice",
     "Comparison",
     "Engine",
     "Finding",
@@ -92,6 +93,7 @@ __all__ = [
     "VerifyReport",
     "Workload",
     "check_writable",
+    "choices_of",
     "diagnose",
     "load",
     "measure_perplexity",

@@ -135,6 +135,56 @@ def test_layers_count_as_pinned_when_every_segment_of_theirs_is(plan):
     assert report["pinned_layers"] == sum(f"layers.{layer}" not in streamed for layer in range(6)) > 0
 
 
+def test_both_placements_are_shown_for_the_same_memory_and_the_planned_one_is_marked(
+    plan, command_line, model
+):
+    options = ("--trunk-budget", "6M", "--placement", "prefix")
+
+    choices = {choice["placement"]: choice for choice in plan(*options)["choices"]}
+
+    for placement, choice in choices.items():
+        report = plan("--trunk-budget", "6M", "--placement", placement)
+        assert choice["segment"] == "as packed"
+        assert choice["pinned_layers"] == report["pinned_layers"]
+        assert choice["hit_rate"] == report["trunk"]["hit_rate"]
+        assert choice["bytes_per_token"] == report["bytes_per_token"]
+    assert choices["prefix"]["pinned_layers"] > choices["spread"]["pinned_layers"]
+    shown = command_line("plan", model, *options).stdout.splitlines()[-2:]
+    assert [line.startswith("*") for line in shown] == ["prefix" in line for line in shown]
+
+
+def test_a_checkpoint_shows_what_segments_of_layers_and_finer_ones_would_give(command_line, tmp_path):
+    checkpoint = write_tiny_checkpoint(tmp_path / "checkpoint", layers=6, hidden=256, intermediate=768)
+    options = ("-c", 64, "--trunk-budget", "5M", "--json")
+
+    shown = json.loads(command_line("plan", checkpoint, "--segment", "64K", *options).stdout)["choices"]
+
+    assert [choice["segment"] for choice in shown[::2]] == ["64.00 KiB", "layer", "auto"]
+    for choice, cut in zip(shown[::2], ("64K", "layer", "auto"), strict=True):
+        report = json.loads(command_line("plan", checkpoint, "--segment", cut, *options).stdout)
+        assert choice["hit_rate"] == report["trunk"]["hit_rate"]
+        assert choice["slot_bytes"] == report["trunk"]["slot_bytes"]
+
+
+def test_a_cut_that_needs_more_memory_is_said_to(command_line, tmp_path):
+    checkpoint = write_tiny_checkpoint(tmp_path / "checkpoint", layers=2, hidden=256, intermediate=8192)
+    options = ("-c", 64, "--chunk", 8)
+    floors = {
+        cut: json.loads(command_line("plan", checkpoint, "--segment", cut, *options, "--json").stdout)[
+            "floor"
+        ]
+        for cut in ("64K", "layer")
+    }
+    budget = (floors["64K"] + floors["layer"]) // 2
+
+    result = command_line("plan", checkpoint, "--segment", "64K", *options, "--budget", budget)
+
+    assert result.code == 0, result.stderr
+    lines = [line for line in result.stdout.splitlines() if line.split()[:1] == ["layer"]]
+    assert len(lines) == 2
+    assert all("needs more memory" in line for line in lines)
+
+
 def test_a_sweep_lists_each_budget(plan, command_line, model):
     everything = plan("--budget", "4G")["everything"]
 

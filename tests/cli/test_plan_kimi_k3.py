@@ -36,10 +36,23 @@ def test_presets_pin_the_layers_that_they_are_known_to(skeleton, monkeypatch, co
     opened = open_to_plan(skeleton, "layer")
     monkeypatch.setattr("uringinfer.api.open_to_plan", lambda path, segment: opened)
     for preset, layers in KNOWN.items():
-        result = command_line("plan", skeleton, "--preset", preset, "--placement", "prefix", "--json")
+        result = command_line("plan", skeleton, "--preset", preset, "--segment", "layer", "--json")
         report = json.loads(result.stdout)
-        assert (report["pinned_layers"], report["layers"]) == (layers, 93)
-        assert report["trunk"]["overlaps"] == (preset != "laptop")
+        found = {(choice["segment"], choice["placement"]): choice for choice in report["choices"]}
+        assert (found["layer", "prefix"]["pinned_layers"], report["layers"]) == (layers, 93)
+        assert (found["layer", "prefix"]["ring_slots"] != 1) == (preset != "laptop")
+        assert found["auto", "spread"]["hit_rate"] > found["layer", "spread"]["hit_rate"]
+        assert found["auto", "spread"]["ring_slots"] == 2
+
+
+@pytest.mark.slow
+def test_the_table_shows_the_known_numbers_and_those_of_finer_segments(skeleton, monkeypatch, command_line):
+    opened = open_to_plan(skeleton, "layer")
+    monkeypatch.setattr("uringinfer.api.open_to_plan", lambda path, segment: opened)
+    result = command_line("plan", skeleton, "--preset", "desktop", "--segment", "layer")
+    table = [line.split() for line in result.stdout.splitlines()[-4:]]
+    assert table[1][:7] == ["layer", "prefix", "10", "of", "93,", "10.8%", "11.6%"]
+    assert [row[:2] for row in table[2:]] == [["auto", "spread"], ["auto", "prefix"]]
 
 
 @pytest.mark.slow

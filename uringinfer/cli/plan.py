@@ -133,8 +133,13 @@ def command(
     rates = api.measure_rates(opened) if measure else api.Rates(drive, compute)
     if budgets is None:
         outlook = api.outlook_of(opened, options, rates)
-        report = _head(opened, options) | outlook.to_json()
-        click.echo(json.dumps(report, indent=1) if as_json else _text(opened, options, outlook))
+        choices = api.choices_of(opened, options)
+        if as_json:
+            found = {"choices": [choice.to_json() for choice in choices]}
+            click.echo(json.dumps(_head(opened, options) | outlook.to_json() | found, indent=1))
+        else:
+            click.echo(_text(opened, options, outlook))
+            click.echo(f"\n{_choices_text(choices, outlook)}")
         return
     outlooks = api.sweep(opened, options, rates, budgets)
     if plot is not None:
@@ -194,6 +199,30 @@ def _text(opened: api.OpenModel, options: api.LoadOptions, outlook: api.Outlook)
     if outlook.exceeds_memory:
         lines += ["", f"warning: {_excess(outlook)}"]
     return "\n".join(lines)
+
+
+def _choices_text(choices: Sequence[api.Choice], outlook: api.Outlook) -> str:
+    """The same memory with every cut of the segments and both placements; a star marks what was planned."""
+    rows = []
+    for number, choice in enumerate(choices):
+        chosen = number < 2 and choice.placement == outlook.plan.trunk.placement
+        row = ["*" if chosen else "", choice.cut, choice.placement]
+        if choice.plan is None:
+            rows.append([*row, "needs more memory", "", "", ""])
+            continue
+        trunk = choice.plan.trunk
+        share = choice.pinned_layers / outlook.layers
+        rows.append(
+            [
+                *row,
+                f"{choice.pinned_layers} of {outlook.layers}, {share:.1%}",
+                f"{trunk.hit_rate:.1%}",
+                f"{trunk.ring_slots} x {format_size(trunk.slot_bytes)}" if trunk.ring_slots else "none",
+                format_size(choice.plan.bytes_per_token),
+            ]
+        )
+    header = ["", "segments", "placement", "layers pinned", "of the bytes", "ring", "read/token"]
+    return format_table(header, rows, align="<<<>>>>")
 
 
 def _share(outlook: api.Outlook) -> float:

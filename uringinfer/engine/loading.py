@@ -10,12 +10,13 @@ context.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from uringinfer.container.container import Container
+from uringinfer.container.manifest import Segment
 from uringinfer.engine.engine import Engine
 from uringinfer.engine.expert_loading import ExpertFiles, expert_sizes, learned_usage, usage_curve
 from uringinfer.engine.memory import carve_trunk, peak_resident_bytes, release_unused, warm_up
@@ -26,7 +27,7 @@ from uringinfer.errors import BudgetError, UsageError
 from uringinfer.kernels import Kernels, open_kernels
 from uringinfer.models import model_from_config
 from uringinfer.models.base import Model
-from uringinfer.packing.layout import SegmentSize, make_layout
+from uringinfer.packing.layout import SegmentSize, cut_trunk, make_layout
 from uringinfer.packing.sources import open_source
 from uringinfer.planning.machine import Machine, resident_bytes
 from uringinfer.planning.memory import MemoryPlan, ModelSizes, default_budget, plan_memory
@@ -83,7 +84,8 @@ class OpenModel:
     """A model whose files are open and whose weights are not loaded yet. Made by `open_model`.
 
     `opening_peak` is the most memory that opening it took, 0 if the process had more before. `is_packed`
-    False: there is a layout and no container, to plan with and not to load.
+    False: there is a layout and no container, to plan with and not to load. `cuts` are the trunk's segments
+    by how they are cut, first as they are; a checkpoint that is not packed could be cut otherwise.
     """
 
     def __init__(
@@ -95,8 +97,10 @@ class OpenModel:
         *,
         opening_peak: int = 0,
         is_packed: bool = True,
+        cuts: Mapping[str, tuple[Segment, ...]] | None = None,
     ) -> None:
         self.is_packed = is_packed
+        self.cuts = cuts or {"as packed": container.segments}
         self.container = container
         self.model = model
         self.prompter = prompter
@@ -116,12 +120,15 @@ class OpenModel:
         """A context with room for `tokens` tokens, rounded up, and at most the model's."""
         return min(self.model.max_context, -(-max(tokens, 1) // CONTEXT_STEP) * CONTEXT_STEP)
 
-    def sizes(self, context: int, chunk: int, *, all_logits: bool = False) -> ModelSizes:
-        """What the model needs at this context and chunk, for the planner."""
-        rows = row_sizes(self.container.segments)
+    def sizes(
+        self, context: int, chunk: int, *, all_logits: bool = False, segments: Sequence[Segment] | None = None
+    ) -> ModelSizes:
+        """What the model needs at this context and chunk, for the planner; `segments` as in `plan`."""
+        segments = segments or self.container.segments
+        rows = row_sizes(segments)
         logits = 4 * chunk * self.model.vocab_size if all_logits else 0
         return ModelSizes.of_segments(
-            self.container.segments,
+            segments,
             state_bytes=self.model.state_bytes(context),
             scratch_bytes=self.model.scratch_bytes(chunk, context) + logits,
             staging_bytes=rows.staging_bytes,
@@ -129,8 +136,9 @@ class OpenModel:
             experts=expert_sizes(self.container, self.model),
         )
 
-    def plan(self, options: LoadOptions) -> MemoryPlan:
-        """Where every byte of the budget goes, for this process as it is now.
+    def plan(self, options: LoadOptions, segments: Sequence[Segment] | None = None) -> MemoryPlan:
+        """Where every byte of the budget goes, for this process as it is now; `segments`: if the trunk were
+        cut into these.
 
         Raises BudgetError with both numbers for a budget below the floor, UsageError for a context or chunk
         that cannot be.
@@ -138,7 +146,8 @@ class OpenModel:
         context = self.context(options)
         if options.chunk < 1:
             raise UsageError(f"a chunk of {options.chunk} tokens cannot be fed", hint="give 1 or more")
-        sizes = self.sizes(context, min(options.chunk, context), all_logits=options.all_logits)
+        chunk = min(options.chunk, context)
+        sizes = self.sizes(context, chunk, all_logits=options.all_logits, segments=segments)
         interpreter = resident_bytes()
         budget = options.budget
         if budget is None:
@@ -344,7 +353,14 @@ def open_to_plan(path: str | Path, segment: SegmentSize | None = None) -> OpenMo
     source = open_source(path)
     try:
         model = model_from_config(source.config)
-        container = Container(path, make_layout(model, source, segment or "auto").manifest)
+        chosen = segment or "auto"
+        container = Container(path, make_layout(model, source, chosen).manifest)
+        cuts = {_cut_name(chosen): container.segments}
+        cuts |= {name: cut_trunk(model, source, name) for name in ("layer", "auto") if name != chosen}
     finally:
         source.close()
-    return OpenModel(container, model, Prompter(path), open_kernels(), is_packed=False)
+    return OpenModel(container, model, Prompter(path), open_kernels(), is_packed=False, cuts=cuts)
+
+
+def _cut_name(segment: SegmentSize) -> str:
+    return format_size(segment) if isinstance(segment, int) else segment

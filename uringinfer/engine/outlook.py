@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 from uringinfer.container.manifest import Segment
 from uringinfer.engine.loading import LoadOptions, OpenModel
@@ -13,7 +13,7 @@ from uringinfer.engine.memory import release_unused
 from uringinfer.errors import BudgetError
 from uringinfer.planning.machine import Machine
 from uringinfer.planning.memory import MemoryPlan, predict_tokens_per_second
-from uringinfer.planning.planner import TrunkPlan
+from uringinfer.planning.planner import Placement, TrunkPlan
 
 _PLENTY = 1 << 62
 """A budget beyond every machine: the plan then takes what it can use."""
@@ -25,6 +25,30 @@ class Rates:
 
     drive: float | None = None
     compute: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What the same memory gives with one cut of the trunk and one placement. `pinned_layers` are pinned
+    whole; `plan` is None where this cut needs more memory."""
+
+    cut: str
+    placement: Placement
+    plan: MemoryPlan | None
+    pinned_layers: int
+
+    def to_json(self) -> dict[str, Any]:
+        plan = self.plan
+        shown: dict[str, Any] = {"segment": self.cut, "placement": self.placement, "fits": plan is not None}
+        if plan is None:
+            return shown
+        return shown | {
+            "pinned_layers": self.pinned_layers,
+            "hit_rate": plan.trunk.hit_rate,
+            "ring_slots": plan.trunk.ring_slots,
+            "slot_bytes": plan.trunk.slot_bytes,
+            "bytes_per_token": plan.bytes_per_token,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +100,35 @@ def outlook_of(
     """
     release_unused()
     machine = machine or Machine.read()
-    if options.budget is None and options.trunk_budget is not None:
-        plan = opened.plan(replace(options, budget=_PLENTY))
-        plan = replace(plan, budget=plan.used_bytes)
-    else:
-        plan = opened.plan(options)
+    plan = _plan(opened, options)
     try:
         default = opened.plan(replace(options, budget=None, trunk_budget=None, cache_budget=None)).budget
     except BudgetError:
         default = None
     whole = _pinned_layers(opened.container.streamed_segments, plan.trunk)
     return Outlook(plan, opened.model.num_layers, whole, machine, rates, default)
+
+
+def choices_of(opened: OpenModel, options: LoadOptions) -> list[Choice]:
+    """What else the memory of `options` could give: every cut that `opened` knows, in both placements."""
+    choices = []
+    for cut, segments in opened.cuts.items():
+        streamed = [segment for segment in segments if segment.streamed]
+        for placement in get_args(Placement):
+            try:
+                plan = _plan(opened, replace(options, placement=placement), segments)
+            except BudgetError:
+                choices.append(Choice(cut, placement, None, 0))
+            else:
+                choices.append(Choice(cut, placement, plan, _pinned_layers(streamed, plan.trunk)))
+    return choices
+
+
+def _plan(opened: OpenModel, options: LoadOptions, segments: Sequence[Segment] | None = None) -> MemoryPlan:
+    if options.budget is not None or options.trunk_budget is None:
+        return opened.plan(options, segments)
+    plan = opened.plan(replace(options, budget=_PLENTY), segments)
+    return replace(plan, budget=plan.used_bytes)
 
 
 def _pinned_layers(segments: Sequence[Segment], trunk: TrunkPlan) -> int:

@@ -128,6 +128,13 @@ def make_layout(
     return Layout(manifest, tuple(blocks), segment_bytes, recipe.table_notes(tables), conversions)
 
 
+def cut_trunk(model: Model, source: TensorSource, segment: SegmentSize) -> tuple[Segment, ...]:
+    """The segments that `make_layout` would make of `source`, which it must have accepted before."""
+    groups = [(group, _find(group, source, Recipe())) for group in model.trunk()]
+    nbytes = sum(tensor.item.nbytes(tensor.matrix.rows) for _, found in groups for tensor in found)
+    return tuple(_lay_trunk(groups, _segment_bytes(segment, nbytes))[0])
+
+
 def _segment_bytes(segment: SegmentSize, model_bytes: int) -> int | None:
     if segment == "layer":
         return None
