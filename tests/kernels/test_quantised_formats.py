@@ -97,6 +97,27 @@ def test_mxfp4_rounds_to_the_nearest_and_to_the_even_code_between_two():
     np.testing.assert_array_equal(decode(encode("mxfp4", row))[0, : len(values)], expected)
 
 
+def test_fp8_rounds_to_the_nearest_and_to_the_even_code_between_two():
+    step = 2.0**-9  # of the codes below 2^-6
+    pairs = [
+        (448, 448),
+        (1.0625, 1.0),
+        (1.1875, 1.25),
+        (1.19, 1.25),
+        (-1.18, -1.125),
+        (15.6, 16),
+        (0.5 * step, 0),
+        (1.5 * step, 2 * step),
+        (7.5 * step, 8 * step),
+        (-7.4 * step, -7 * step),
+        (8.5 * step, 8 * step),
+        (400, 384),
+        (432, 448),
+    ]
+    row = np.array([[value for value, _ in pairs]], np.float32)  # the largest, 448, makes the scale 1
+    np.testing.assert_array_equal(decode(encode("fp8", row))[0], [nearest for _, nearest in pairs])
+
+
 def test_mxfp4_puts_the_even_column_in_the_low_nibble():
     row = np.zeros((1, 32), np.float32)
     row[0, :2] = [4.0, 0.5]

@@ -43,14 +43,26 @@ def _fp8_values() -> Floats:
 
 
 _FP8_VALUES = _fp8_values()
-_FP8_MIDDLES = (_FP8_VALUES[:0x7E] + _FP8_VALUES[1:0x7F]) / np.float32(2)
+_FP8_SMALLEST_NORMAL = np.float32(2.0**-6)
 
 
-def _nearest(magnitudes: Floats, middles: Floats) -> NDArray[np.uint8]:
-    """Index of the nearest of the values that `middles` lie between; the even index on a tie."""
-    below = np.searchsorted(middles, magnitudes, side="left")
-    above = np.searchsorted(middles, magnitudes, side="right")
-    return np.where(below % 2 == 0, below, above).astype(np.uint8)
+def _nearest_fp4(magnitudes: Floats) -> NDArray[np.uint8]:
+    """Index of the nearest of `_FP4_MAGNITUDES`; the even index on a tie."""
+    codes = np.zeros(magnitudes.shape, np.uint8)
+    for index, middle in enumerate(_FP4_MIDDLES):
+        # comparing with all seven is several times as fast as searching among them
+        codes += magnitudes > middle if index % 2 == 0 else magnitudes >= middle
+    return codes
+
+
+def _nearest_fp8(magnitudes: Floats) -> NDArray[np.uint8]:
+    """The E4M3 code nearest to each magnitude of at most 448; the even code on a tie."""
+    bits = np.ascontiguousarray(magnitudes).view(np.uint32)
+    # keep three bits of mantissa, rounded as IEEE rounds; then count exponents from -7 instead of -127
+    normal = (bits + (np.uint32(0x7FFFF) + (bits >> np.uint32(20) & np.uint32(1)))) >> np.uint32(20)
+    subnormal = np.rint(magnitudes * np.float32(512)).astype(np.uint32)
+    codes = np.where(magnitudes < _FP8_SMALLEST_NORMAL, subnormal, normal - np.uint32(120 << 3))
+    return codes.astype(np.uint8)
 
 
 def _sign_bit(values: Floats, place: int) -> NDArray[np.uint8]:
@@ -71,7 +83,7 @@ def _encode_mxfp4(matrix: Floats) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]
     exponent = np.clip(np.frexp(largest)[1] - 3, -127, 127)
     exponent = np.where(largest > 0, exponent, -127)
     scaled = np.ldexp(groups, -exponent[:, :, None])
-    codes = _nearest(np.abs(scaled), _FP4_MIDDLES) | _sign_bit(scaled, 3)
+    codes = _nearest_fp4(np.abs(scaled)) | _sign_bit(scaled, 3)
     codes = codes.reshape(len(matrix), -1)[:, : matrix.shape[1]]
     return pack_nibbles(codes), (exponent + 127).astype(np.uint8)
 
@@ -127,7 +139,7 @@ def _encode_fp8(block: int, matrix: Floats) -> tuple[NDArray[np.uint8], Floats]:
     divisor = np.where(scales > 0, scales, np.float32(1))[:, None, :, None]
     scaled = (tiles / divisor).astype(np.float32).reshape(padded.shape)[:rows, :cols]
     magnitudes = np.minimum(np.abs(scaled), FP8_MAX)
-    return _nearest(magnitudes, _FP8_MIDDLES) | _sign_bit(scaled, 7), scales
+    return _nearest_fp8(magnitudes) | _sign_bit(scaled, 7), scales
 
 
 def _decode_fp8(block: int, sections: Sequence[Bytes], cols: int, index: RowIndex, out: Floats) -> None:
