@@ -38,6 +38,7 @@ from uringinfer.engine import loading
 from uringinfer.engine.generation import GenerationOptions
 from uringinfer.engine.loading import LoadOptions, open_model
 from uringinfer.packing.packer import pack
+from uringinfer.packing.recipe import KEEP
 from uringinfer.storage.arena import Arena
 from uringinfer.storage.direct import open_file
 from uringinfer.storage.reader import Priority, ReadRequest, Ticket, open_reader
@@ -69,16 +70,18 @@ class Synchronous:
         return [self.submit([request]) for request in requests]
 
 
-def prepare(directory: Path) -> Container:
-    """The packed model in `directory`, made if it is not there."""
-    path = directory / "moe.uring"
-    if not path.exists():
-        checkpoint = directory / "moe"
-        config = moe_config(**MODEL)
-        write_checkpoint(checkpoint, config, moe_tensors(config))
-        pack(checkpoint, path)
-        shutil.rmtree(checkpoint)
-    return Container.open(path)
+def prepare(directory: Path, formats: Sequence[str] = (KEEP,)) -> list[Container]:
+    """The model in `directory`, packed with its experts in each of `formats`; made if it is not there."""
+    checkpoint = directory / "moe"
+    paths = [directory / ("moe.uring" if name == KEEP else f"moe-{name}.uring") for name in formats]
+    for name, path in zip(formats, paths, strict=True):
+        if not path.exists():
+            if not checkpoint.exists():
+                config = moe_config(**MODEL)
+                write_checkpoint(checkpoint, config, moe_tensors(config))
+            pack(checkpoint, path, experts=name)
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    return [Container.open(path) for path in paths]
 
 
 def model_bytes(container: Container) -> int:
@@ -251,7 +254,8 @@ def main() -> None:
         work(str(arguments.directory), int(arguments.worker[1]), **json.loads(arguments.worker[0]))
         return
     with tempfile.TemporaryDirectory(prefix="bench-moe-", dir=".") as temporary:
-        measure(prepare(arguments.directory or Path(temporary)), arguments.rounds, arguments.tokens)
+        (container,) = prepare(arguments.directory or Path(temporary))
+        measure(container, arguments.rounds, arguments.tokens)
 
 
 if __name__ == "__main__":
