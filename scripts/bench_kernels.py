@@ -24,10 +24,13 @@ from pathlib import Path
 import numpy as np
 
 from uringinfer.kernels import Kernels
+from uringinfer.kernels.codebooks import fit_codebook, sample_vectors
 from uringinfer.kernels.cpus import usable_cpus
-from uringinfer.kernels.formats import FORMATS, Weight, weight_format
+from uringinfer.kernels.formats import FORMATS, Weight, encode, weight_format
 from uringinfer.kernels.native_kernels import NativeKernels, read_memory
+from uringinfer.kernels.native_vq import encode_indices
 from uringinfer.kernels.numpy_kernels import NumpyKernels
+from uringinfer.kernels.vq_formats import row_scales
 
 COLS = 4096
 HUGE_PAGE = 2 << 20
@@ -49,10 +52,11 @@ def large_weight(name: str, nbytes: int) -> Weight:
     values = 0.02 * np.random.default_rng(0).standard_normal((band, COLS), np.float32)
     bands = max(1, nbytes // form.nbytes(band, COLS))
     data = huge_array(form.nbytes(bands * band, COLS))
-    parts = form.split(form.encode(values), band, COLS)
+    packed = encode(name, values)
+    parts = form.split(packed.data, band, COLS)
     for whole, part in zip(form.split(data, bands * band, COLS), parts, strict=True):
         whole.reshape(bands, -1)[:] = part
-    return Weight(name, bands * band, COLS, data)
+    return Weight(name, bands * band, COLS, data, packed.codebook)
 
 
 def shortest(functions: Sequence[Callable[[], object]], repeats: int) -> list[float]:
@@ -114,6 +118,22 @@ def measure_format(
     return rows
 
 
+def measure_encoding(name: str, repeats: int) -> dict[str, object]:
+    """How fast one core encodes, in bf16 bytes, with a codebook that is there; how long fitting one takes."""
+    matrix = np.random.default_rng(0).standard_normal((256, COLS), np.float32)
+    vectors, stages = sample_vectors(matrix), weight_format(name).stages
+    codebook = fit_codebook(vectors, stages)
+    scales = row_scales(matrix)
+    encode_seconds, fit_seconds = shortest(
+        [
+            lambda: encode_indices(matrix, scales, codebook),
+            lambda: fit_codebook(vectors, stages),
+        ],
+        min(repeats, 3),
+    )
+    return {"format": name, "mb_per_s": 2 * matrix.size / encode_seconds / 1e6, "fit_seconds": fit_seconds}
+
+
 def measure_delta(threads: int, repeats: int) -> dict[str, float]:
     """Seconds of a step over sixteen states (more than the caches hold), and of reading and writing them."""
     heads, keys, values = DELTA_SHAPE
@@ -153,7 +173,12 @@ def conditions() -> dict[str, object]:
     }
 
 
-def print_markdown(result: dict[str, object], rows: list[dict[str, object]], delta: dict[str, float]) -> None:
+def print_markdown(
+    result: dict[str, object],
+    rows: list[dict[str, object]],
+    encodings: list[dict[str, object]],
+    delta: dict[str, float],
+) -> None:
     print(", ".join(f"{key} {value}" for key, value in result.items()), end="\n\n")
     print("| format | kernels | threads | tokens | GB/s packed | read GB/s | share | x T=1 | G products/s |")
     print("|---|---|---|---|---|---|---|---|---|")
@@ -163,6 +188,9 @@ def print_markdown(result: dict[str, object], rows: list[dict[str, object]], del
             f" | {row['read_gb_per_s']:.1f} | {row['share']:.2f} | {row['speedup']:.1f}"
             f" | {row['giga_products_per_s']:.0f} |"
         )
+    for row in encodings:
+        print(f"\nEncoding {row['format']}: {row['mb_per_s']:.0f} MB of bf16 weights a second on one core;")
+        print(f"fitting a codebook: {row['fit_seconds']:.2f} s.")
     step, touch = delta["step_seconds"], delta["touch_seconds"]
     print(f"\nDelta rule, {DELTA_SHAPE}, one token: {step * 1e3:.2f} ms; reading and writing its state once:")
     print(f"{touch * 1e3:.2f} ms; ratio {step / touch:.2f}")
@@ -184,11 +212,15 @@ def main() -> None:
     rows = [
         row for name in options.formats.split(",") for row in measure_format(name, options, threads, tokens)
     ]
+    stages = [name for name in options.formats.split(",") if weight_format(name).stages]
+    encodings = [measure_encoding(name, options.repeats) for name in stages]
     delta = measure_delta(threads[-1], options.repeats)
-    print_markdown(where, rows, delta)
+    print_markdown(where, rows, encodings, delta)
     if options.json:
         options.json.write_text(
-            json.dumps({"conditions": where, "products": rows, "delta_rule": delta}, indent=1)
+            json.dumps(
+                {"conditions": where, "products": rows, "encodings": encodings, "delta_rule": delta}, indent=1
+            )
         )
 
 

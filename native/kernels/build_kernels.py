@@ -23,6 +23,8 @@ SOURCES = (
     "recurrent.c",
     "read.c",
     "simd.c",
+    "vq.c",
+    "vq_vbmi.c",
 )
 FLAGS = ["-std=c11", "-O3", "-fopenmp", "-ffp-contract=off", "-Wall", "-Wextra"]
 

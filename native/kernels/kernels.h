@@ -128,3 +128,27 @@ void kernels_softmax(int simd, int threads, long rows, long cols, const float *x
  * the dot products of s / sqrt(mean(s^2) + eps) with the query, and the mixture of the raw sources. */
 int kernels_attention_residual(int simd, int threads, long count, long tokens, long width,
                                const float *const *sources, const float *query, double eps, float *out);
+
+/* Vector quantisation (docs/formats.md, vq3): indices as they lie in a packed matrix [rows, cols] of `stages`
+ * stages, 1 to 3; scales [rows]; codebook [stages, 256, 8]; half_norms [stages, 256], half of each centroid's
+ * squared length.
+ *
+ * What the products of a token with all weights of one codebook have in common are its tables. They take
+ * kernels_vq_table_bytes for each token, start at a multiple of 64 bytes, and fit one `simd` alone. */
+long kernels_vq_table_bytes(int simd, int stages, long cols);
+int kernels_vq_tables(int simd, int threads, int stages, long cols, const float *codebook, long tokens,
+                      const float *x, unsigned char *tables);
+
+/* The product with the tokens whose tables these are -> out [tokens, rows], rows `out_stride` floats apart. */
+void kernels_vq_matmul(int simd, int threads, int stages, long rows, long cols, const unsigned char *indices,
+                       const float *scales, long tokens, const unsigned char *tables, float *out,
+                       long out_stride);
+
+/* The nearest of centroids [256, 8] to each of vectors [count, 8] -> nearest [count]. */
+void kernels_vq_nearest(int simd, int threads, long count, const float *vectors, const float *centroids,
+                        const float *half_norms, unsigned char *nearest);
+
+/* matrix [rows, cols] -> indices. */
+void kernels_vq_encode(int simd, int threads, int stages, long rows, long cols, const float *matrix,
+                       const float *scales, const float *codebook, const float *half_norms,
+                       unsigned char *indices);

@@ -60,6 +60,7 @@
 #include "attention_template.h"
 #include "gates_template.h"
 #include "recurrent_template.h"
+#include "vq_template.h"
 
 const struct simd_ops OPS = {
     .formats = {
@@ -96,4 +97,7 @@ const struct simd_ops OPS = {
     .attention_residual_token = attention_residual_token,
     .causal_conv_lanes = causal_conv_lanes,
     .delta_head = delta_head,
+    .vq_table = vq_table,
+    .vq_look_up = vq_look_up,
+    .vq_nearest = vq_nearest,
 };

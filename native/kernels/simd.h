@@ -3,6 +3,8 @@
 #ifndef URINGINFER_SIMD_H
 #define URINGINFER_SIMD_H
 
+#include <stdint.h>
+
 #include "kernels.h"
 
 enum {
@@ -87,6 +89,12 @@ struct simd_ops {
     void (*causal_conv_lanes)(long tokens, long channels, long count, long channel, const float *x,
                               float *history, const float *taps, float *out);
     void (*delta_head)(const struct delta *d, long head);
+    /* vq_template.h */
+    void (*vq_table)(const float *x, const float *turned, float inverse, int planes, unsigned char *to);
+    void (*vq_look_up)(long count, long rows, const unsigned char *indices, const unsigned char *tables,
+                       uint32_t *sums);
+    void (*vq_nearest)(const float *vectors, const float *centroids, const float *half_norms,
+                       unsigned char *nearest);
 };
 
 extern const struct simd_ops simd_portable;

@@ -72,9 +72,9 @@ def error(got, expected):
     return np.linalg.norm(np.asarray(got, np.float64) - expected) / max(np.linalg.norm(expected), 1e-30)
 
 
-def assert_product(got, matrix, x):
+def assert_product(got, matrix, x, tolerance=1e-6):
     """got [T, m] is x [T, n] times the transpose of matrix [m, n], to 1e-6 of the sum of absolute terms."""
     matrix, x = matrix.astype(np.float64), x.astype(np.float64)
     assert got.shape == (len(x), len(matrix))
-    excess = np.abs(got - x @ matrix.T) - 1e-6 * (np.abs(x) @ np.abs(matrix).T)
+    excess = np.abs(got - x @ matrix.T) - tolerance * (np.abs(x) @ np.abs(matrix).T)
     assert excess.max() <= 0

@@ -43,6 +43,37 @@ def test_networks_in_one_call_have_the_bits_of_their_products_one_by_one(kernels
     assert_same_bits(kernels.gated_networks(networks, inputs, "silu"), one_by_one(kernels, networks, inputs))
 
 
+def sharing(count, name="vq3"):
+    """Networks whose gates have one codebook, whose ups and downs have theirs."""
+    first = network(0, name)
+    books = [part.codebook for part, _ in first.parts()]
+    shapes = [(part.rows, part.cols) for part, _ in first.parts()]
+    return [
+        GatedNetwork(*(encode(name, normal(10 * i + j, *shapes[j]), books[j]) for j in range(3)))
+        for i in range(count)
+    ]
+
+
+@pytest.mark.parametrize("tokens", [1, 3])
+def test_tables_are_kept_from_call_to_call_and_show_in_no_bit(kernels, tokens):
+    networks, x, shared = sharing(4), normal(9, tokens, HIDDEN), {}
+    calls = [kernels.gated_networks([n], [x], "silu", shared=shared) for n in networks]
+    assert_same_bits(np.concatenate(calls), one_by_one(kernels, networks, [x] * 4))
+
+
+def test_inputs_that_are_one_array_share_the_tables_of_gate_and_of_up(native, monkeypatch):
+    kernels, networks, x = native(1), sharing(4), normal(9, 1, HIDDEN)
+    made = []
+    make = type(kernels).tables
+    monkeypatch.setattr(type(kernels), "tables", lambda self, w, x: made.append(w) or make(self, w, x))
+    shared = {}
+    kernels.gated_networks(networks[:3], [x] * 3, "silu", shared=shared)
+    kernels.gated_networks(networks[3:], [x], "silu", shared=shared)
+    assert len(made) == len(shared) == 2
+    kernels.gated_networks(networks[:2], [x, x.copy()], "silu", shared={})
+    assert len(made) == 2
+
+
 @pytest.mark.parametrize(
     ("kind", "limit", "alpha"), [("gelu_tanh", 0, 1), ("swiglu_oai", 7, 1.7), ("situ", 4, 3)]
 )

@@ -21,7 +21,9 @@ def normal(seed, *shape):
 def test_a_product_of_any_shape_is_that_of_the_decoded_matrix(kernels, name, shape, seed):
     rows, cols, tokens = shape
     weight, x = encode(name, normal(seed, rows, cols)), normal(seed + 1, tokens, cols)
-    oracle.assert_product(kernels.matmul(weight, x), decode(weight), x)
+    # tables hold products rounded to 2^-22 of the largest, also of rows and vectors that are small
+    tolerance = 1e-5 if weight.codebook is not None else 1e-6
+    oracle.assert_product(kernels.matmul(weight, x), decode(weight), x, tolerance)
 
 
 @pytest.mark.parametrize("tokens", [1, 3, 17])

@@ -47,7 +47,7 @@ def trunk_weights(container, name):
     ]
 
 
-@pytest.mark.parametrize("name", [name for name in FORMATS if name != "bf16"])
+@pytest.mark.parametrize("name", [n for n, form in FORMATS.items() if n != "bf16" and not form.stages])
 @pytest.mark.parametrize("segment", ["layer", 16384])
 def test_every_panel_is_what_the_format_makes_of_its_rows(tmp_path, name, segment):
     bits, values = bf16(RNG.standard_normal((300, 150)))

@@ -27,6 +27,18 @@ MAX_THREADS = 256
 """More than any machine of today has use for; thousands run OpenMP out of stacks, which kills the process."""
 
 
+class Tables(Protocol):
+    """Made by `Kernels.tables` for one x and one codebook, and of use to those kernels alone."""
+
+    @property
+    def tokens(self) -> int: ...
+
+
+SharedTables = dict[int, "Tables"]
+"""The tables of one x with several codebooks, by the codebook's `id`; begins empty, and lives no longer than
+the weights whose codebooks these are."""
+
+
 class Kernels(Protocol):
     """The functions that layers are built from. Shapes: T tokens, H heads, G key/value heads, D head size."""
 
@@ -38,10 +50,23 @@ class Kernels(Protocol):
     notes: list[str]
     """What a user should know about the choice, in words: why the native kernels are not there."""
 
-    def matmul(self, weight: Weight, x: Floats, out: Floats | None = None) -> Floats:
+    def matmul(
+        self, weight: Weight, x: Floats, out: Floats | None = None, *, tables: Tables | None = None
+    ) -> Floats:
         """y[t, i] = sum_j weight[i, j] * x[t, j]: weight [m, n], x [T, n] -> [T, m].
 
-        `out` may be a view with a row stride (a column range of a wider array)."""
+        `out` may be a view with a row stride (a column range of a wider array). `tables` are those of `x` and
+        the weight's codebook; they save time and change nothing."""
+        ...
+
+    def tables(self, weight: Weight, x: Floats) -> Tables | None:
+        """What the products of x [T, n] with all weights that share this one's codebook have in common.
+
+        None where there is nothing to share. Takes `table_bytes` of memory for each token."""
+        ...
+
+    def table_bytes(self, format: str, cols: int) -> int:
+        """Bytes of the tables of one token for rows of `cols` weights; 0 for a format without a codebook."""
         ...
 
     def rms_norm(self, x: Floats, weight: Floats | None, eps: float) -> Floats:
@@ -69,11 +94,13 @@ class Kernels(Protocol):
         *,
         limit: float = 0.0,
         alpha: float = 1.0,
+        shared: SharedTables | None = None,
     ) -> Floats:
         """Each network on its own input: N networks, N inputs [T, hidden] -> [N, T, outer].
 
         All networks have one shape and the same formats. What comes out is, bit for bit, what `matmul`,
-        additions of the biases and `gated` give; the native kernels need one call for all of it."""
+        additions of the biases and `gated` give; the native kernels need one call for all of it. `shared`
+        keeps the tables of the inputs for later calls; then all inputs must be one array, call after call."""
         ...
 
     def attention(

@@ -14,14 +14,25 @@ from numpy.typing import NDArray
 
 from uringinfer.errors import UsageError
 from uringinfer.kernels.block_formats import FP8, FP8_SMALL, MXFP4
+from uringinfer.kernels.codebooks import fit_codebook, sample_vectors
 from uringinfer.kernels.float_formats import BF16, F16, F32
 from uringinfer.kernels.group_formats import Q4, Q4_G32, Q8, Q8_G32
+from uringinfer.kernels.vq_formats import VQ
 from uringinfer.kernels.weight_format import Floats, WeightFormat
 
-__all__ = ["FORMATS", "Weight", "WeightFormat", "decode", "decode_rows", "encode", "weight_format"]
+__all__ = [
+    "FORMATS",
+    "Weight",
+    "WeightFormat",
+    "decode",
+    "decode_rows",
+    "encode",
+    "weight_format",
+    "weight_sections",
+]
 
 FORMATS: dict[str, WeightFormat] = {
-    entry.name: entry for entry in (BF16, F16, F32, FP8, *FP8_SMALL, Q8, Q8_G32, MXFP4, Q4, Q4_G32)
+    entry.name: entry for entry in (BF16, F16, F32, FP8, *FP8_SMALL, Q8, Q8_G32, MXFP4, Q4, Q4_G32, *VQ)
 }
 """Every format by its name in the manifest and on the command line."""
 
@@ -31,12 +42,14 @@ class Weight:
     """A matrix [rows, cols] in packed form.
 
     `data` is uint8 [nbytes], contiguous, usually a view into the arena: it must not outlive its slot.
+    `codebook`, float32 [stages, 256, 8], is there for the formats that need one.
     """
 
     format: str
     rows: int
     cols: int
     data: NDArray[np.uint8]
+    codebook: Floats | None = None
 
 
 def weight_format(name: str) -> WeightFormat:
@@ -48,20 +61,31 @@ def weight_format(name: str) -> WeightFormat:
         raise UsageError(f"'{name}' is no weight format", hint=f"choose one of {known}") from None
 
 
-def encode(name: str, matrix: Floats) -> Weight:
-    """Packs float32 [rows, cols] in the format `name`."""
+def encode(name: str, matrix: Floats, codebook: Floats | None = None) -> Weight:
+    """Packs float32 [rows, cols] in the format `name`; without a `codebook`, one is fitted to the matrix
+    where the format needs it."""
     rows, cols = matrix.shape
-    return Weight(name, rows, cols, weight_format(name).encode(matrix))
+    form = weight_format(name)
+    if form.stages and codebook is None:
+        codebook = fit_codebook(sample_vectors(matrix), form.stages)
+    return Weight(name, rows, cols, form.encode(matrix, codebook), codebook if form.stages else None)
+
+
+def weight_sections(weight: Weight) -> list[NDArray[np.uint8]]:
+    """The sections of `weight` as its format's `decode_into` takes them: a codebook is the last."""
+    form = weight_format(weight.format)
+    return form.with_codebook(form.split(weight.data, weight.rows, weight.cols), weight.codebook)
 
 
 def decode(weight: Weight) -> Floats:
     """The whole matrix as float32 [rows, cols]."""
-    return weight_format(weight.format).decode(weight.data, weight.rows, weight.cols)
+    form = weight_format(weight.format)
+    return form.decode(weight.data, weight.rows, weight.cols, weight.codebook)
 
 
 def decode_rows(weight: Weight, ids: NDArray[np.int64]) -> Floats:
     """Rows `ids` [T] as float32 [T, cols]: an embedding lookup. Raises IndexError if there is no such row."""
     form = weight_format(weight.format)
     out = np.zeros((len(ids), weight.cols), np.float32)
-    form.decode_into(form.split(weight.data, weight.rows, weight.cols), weight.cols, ids, out)
+    form.decode_into(weight_sections(weight), weight.cols, ids, out)
     return out

@@ -25,7 +25,7 @@ _SMALLEST = np.float32(2.0**-24)
 _LARGEST = np.float32(65504)
 
 
-def _as_scale(values: Floats) -> NDArray[np.float16]:
+def as_scale(values: Floats) -> NDArray[np.float16]:
     """float16 scales; what is not zero does not become zero, what is large does not become infinite."""
     magnitude = np.clip(np.abs(values), _SMALLEST, _LARGEST)
     scales: NDArray[np.float16] = np.where(values == 0, 0, np.copysign(magnitude, values)).astype(np.float16)
@@ -41,7 +41,7 @@ def _codes(groups: Floats, scales: NDArray[np.float16], low: int, high: int) -> 
 
 def _encode_q8(name: str, group: int, matrix: Floats) -> tuple[NDArray[np.int8], NDArray[np.float16]]:
     groups = in_groups(finite(name, matrix), group)
-    scales = _as_scale(np.abs(groups).max(axis=2) / np.float32(127))
+    scales = as_scale(np.abs(groups).max(axis=2) / np.float32(127))
     codes = _codes(groups, scales, -127, 127).astype(np.int8).reshape(len(matrix), -1)
     return codes[:, : matrix.shape[1]], scales
 
@@ -71,7 +71,7 @@ def _q8_format(name: str, group: int) -> WeightFormat:
 def _encode_q4(name: str, group: int, matrix: Floats) -> tuple[NDArray[np.uint8], NDArray[np.float16]]:
     groups = in_groups(finite(name, matrix), group)
     where = np.abs(groups).argmax(axis=2)[:, :, None]
-    scales = _as_scale(np.take_along_axis(groups, where, axis=2)[:, :, 0] / np.float32(-8))
+    scales = as_scale(np.take_along_axis(groups, where, axis=2)[:, :, 0] / np.float32(-8))
     codes = (_codes(groups, scales, -8, 7) + 8).astype(np.uint8).reshape(len(matrix), -1)
     return pack_nibbles(codes[:, : matrix.shape[1]]), scales
 

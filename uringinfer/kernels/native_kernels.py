@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from uringinfer.errors import UsageError
-from uringinfer.kernels import checks, native_networks
-from uringinfer.kernels.formats import Weight
+from uringinfer.kernels import SharedTables, Tables, checks, native_networks, native_vq
+from uringinfer.kernels.formats import Weight, weight_format
 from uringinfer.kernels.gated_network import GatedNetwork
 from uringinfer.kernels.native_call import floats, layout, lib, pointer, sections, strided_floats
 from uringinfer.kernels.native_recurrent import NativeRecurrent
+from uringinfer.kernels.native_vq import NativeTables
+from uringinfer.kernels.vq_networks import by_tables
 from uringinfer.kernels.weight_format import Floats
 
 LEVELS = {"avx512": lib.KERNELS_AVX512, "avx2": lib.KERNELS_AVX2, "portable": lib.KERNELS_PORTABLE}
@@ -63,9 +66,27 @@ class NativeKernels(NativeRecurrent):
         self.notes: list[str] = []
         self._level = LEVELS[self.simd]
 
-    def matmul(self, weight: Weight, x: Floats, out: Floats | None = None) -> Floats:
+    def tables(self, weight: Weight, x: Floats) -> NativeTables | None:
+        """See `Kernels.tables`."""
+        if not weight_format(weight.format).stages:
+            return None
+        checks.dense("x", x, 2)
+        checks.require(x.shape[1] == weight.cols, f"x {x.shape} does not meet rows of {weight.cols}")
+        return native_vq.make_tables(self._level, self.threads, weight, x)
+
+    def table_bytes(self, format: str, cols: int) -> int:
+        """See `Kernels.table_bytes`."""
+        stages = weight_format(format).stages
+        return native_vq.table_bytes(self._level, stages, cols) if stages else 0
+
+    def matmul(
+        self, weight: Weight, x: Floats, out: Floats | None = None, *, tables: Tables | None = None
+    ) -> Floats:
         """See `Kernels.matmul`."""
         out = checks.matmul_output(weight, x, out)
+        if weight_format(weight.format).stages:
+            native_vq.multiply(self._level, self.threads, weight, x, out, tables)
+            return out
         status = lib.kernels_matmul(
             self._level,
             self.threads,
@@ -125,9 +146,13 @@ class NativeKernels(NativeRecurrent):
         *,
         limit: float = 0.0,
         alpha: float = 1.0,
+        shared: SharedTables | None = None,
     ) -> Floats:
         """See `Kernels.gated_networks`."""
         checks.gated_networks(kind, networks, inputs)
+        if any(weight.codebook is not None for weight, _ in networks[0].parts()):
+            activation = partial(self.gated, kind, limit=limit, alpha=alpha)
+            return by_tables(self, networks, inputs, activation, {} if shared is None else shared)
         return native_networks.gated_networks(
             self._level, self.threads, networks, inputs, _KINDS[kind], limit, alpha
         )

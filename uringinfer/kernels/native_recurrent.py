@@ -10,7 +10,7 @@ import numpy as np
 
 from uringinfer.kernels import recurrent_checks as checks
 from uringinfer.kernels.checks import dense
-from uringinfer.kernels.formats import Weight
+from uringinfer.kernels.formats import Weight, decode
 from uringinfer.kernels.native_call import ffi, floats, layout, lib, sections
 from uringinfer.kernels.weight_format import Floats
 
@@ -45,6 +45,9 @@ class NativeRecurrent:
     def matmul_heads(self, weight: Weight, x: Floats, *, offset: int, rows: int, transposed: bool) -> Floats:
         """See `Kernels.matmul_heads`."""
         per_head, width = checks.head_shapes(weight, x, offset, rows, transposed)
+        if weight.codebook is not None:  # blocks of indices hold no head by itself
+            decoded = decode(weight).reshape(-1).view(np.uint8)
+            weight = Weight("f32", weight.rows, weight.cols, decoded)
         tokens, heads, _ = x.shape
         out = np.empty((tokens, heads, width), np.float32)
         multiply = lib.kernels_matmul_heads_transposed if transposed else lib.kernels_matmul_heads

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from uringinfer.kernels import checks, numpy_gates, numpy_latent, numpy_recurrent
-from uringinfer.kernels.formats import Weight, weight_format
+from uringinfer.kernels import SharedTables, Tables, checks, numpy_gates, numpy_latent, numpy_recurrent
+from uringinfer.kernels.formats import Weight, weight_format, weight_sections
 from uringinfer.kernels.gated_network import GatedNetwork
 from uringinfer.kernels.weight_format import Floats
 
@@ -44,11 +44,20 @@ class NumpyKernels:
         self.threads = threads
         self.notes = notes if notes is not None else []
 
-    def matmul(self, weight: Weight, x: Floats, out: Floats | None = None) -> Floats:
+    def tables(self, weight: Weight, x: Floats) -> None:
+        """See `Kernels.tables`. A decoded tile of weights has nothing to share."""
+
+    def table_bytes(self, format: str, cols: int) -> int:
+        """See `Kernels.table_bytes`."""
+        return 0
+
+    def matmul(
+        self, weight: Weight, x: Floats, out: Floats | None = None, *, tables: Tables | None = None
+    ) -> Floats:
         """See `Kernels.matmul`."""
         out = checks.matmul_output(weight, x, out)
         form = weight_format(weight.format)
-        sections = form.split(weight.data, weight.rows, weight.cols)
+        sections = weight_sections(weight)
         buffer = np.zeros((min(TILE_ROWS, weight.rows), weight.cols), np.float32)
         for start in range(0, weight.rows, TILE_ROWS):
             stop = min(start + TILE_ROWS, weight.rows)
@@ -101,6 +110,7 @@ class NumpyKernels:
         *,
         limit: float = 0.0,
         alpha: float = 1.0,
+        shared: SharedTables | None = None,
     ) -> Floats:
         """See `Kernels.gated_networks`."""
         checks.gated_networks(kind, networks, inputs)

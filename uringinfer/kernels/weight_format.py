@@ -30,15 +30,19 @@ class WeightFormat:
     of `row_granularity` rows (or at the end of the matrix). `bits_per_weight` leaves out what only very
     small matrices notice (padding between sections, incomplete blocks). `group` columns of a row share a
     scale, 1 where there are none.
+
+    A format with `stages` needs a codebook, float32 [stages, 256, 8], which is no part of the packed matrix:
+    `encode_sections` takes it after the matrix, `decode_into` as one more section behind the others.
     """
 
     name: str
     bits_per_weight: float
     row_granularity: int
     sections: Callable[[int, int], tuple[int, ...]]
-    encode_sections: Callable[[Floats], Sequence[NDArray[np.generic]]]
+    encode_sections: Callable[..., Sequence[NDArray[np.generic]]]
     decode_into: Callable[[Sequence[Bytes], int, RowIndex, Floats], None]
     group: int = 1
+    stages: int = 0
 
     def offsets(self, rows: int, cols: int) -> tuple[int, ...]:
         """Where each section starts, in bytes from the start of the run, and last, where the run ends."""
@@ -79,15 +83,28 @@ class WeightFormat:
             view[:] = np.ascontiguousarray(section).reshape(-1).view(np.uint8)
         return data
 
-    def encode(self, matrix: Floats) -> Bytes:
+    def with_codebook(self, sections: list[Bytes], codebook: Floats | None) -> list[Bytes]:
+        """What `decode_into` takes: the sections of a packed matrix, and behind them the codebook, if the
+        format needs one. Raises ValueError if it is not there or not of the right shape."""
+        if not self.stages:
+            return sections
+        if codebook is None or codebook.dtype != np.float32 or codebook.shape != (self.stages, 256, 8):
+            shape = None if codebook is None else codebook.shape
+            raise ValueError(f"{self.name} needs a codebook, float32 [{self.stages}, 256, 8], not {shape}")
+        return [*sections, np.ascontiguousarray(codebook).reshape(-1).view(np.uint8)]
+
+    def encode(self, matrix: Floats, codebook: Floats | None = None) -> Bytes:
         """float32 [rows, cols] -> uint8 [nbytes]."""
         rows, cols = matrix.shape
-        return self.join(rows, cols, self.encode_sections(np.ascontiguousarray(matrix, np.float32)))
+        shared = [codebook] if self.stages else []
+        self.with_codebook([], codebook)
+        return self.join(rows, cols, self.encode_sections(np.ascontiguousarray(matrix, np.float32), *shared))
 
-    def decode(self, data: Bytes, rows: int, cols: int) -> Floats:
+    def decode(self, data: Bytes, rows: int, cols: int, codebook: Floats | None = None) -> Floats:
         """uint8 [nbytes] -> float32 [rows, cols]."""
         out = np.zeros((rows, cols), np.float32)
-        self.decode_into(self.split(data, rows, cols), cols, slice(0, rows), out)
+        sections = self.with_codebook(self.split(data, rows, cols), codebook)
+        self.decode_into(sections, cols, slice(0, rows), out)
         return out
 
 

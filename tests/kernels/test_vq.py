@@ -1,0 +1,232 @@
+"""Vector quantisation: the layout against a description of it, the search, the codebooks, the products."""
+
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from uringinfer.kernels import codebooks, vq_search
+from uringinfer.kernels.codebooks import fit_codebook, sample_vectors
+from uringinfer.kernels.formats import Weight, decode, decode_rows, encode, weight_format
+from uringinfer.kernels.vq_formats import row_scales
+
+NAMES = ("vq3", "vq2", "vq1")
+
+
+def normal(seed, *shape):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def some_codebook(stages, seed=0):
+    return (normal(seed, stages, 256, 8) / 4).astype(np.float16).astype(np.float32)
+
+
+def described_value(stages, data, codebook, rows, cols, row, col):
+    """Weight [row, col] by docs/formats.md, from bytes, one step at a time."""
+    positions, first = (cols + 7) // 8, row // 128 * 128
+    block_rows = min(128, rows - first)
+    total = np.float32(0)
+    for stage in range(stages):
+        at = first * positions * stages + (col // 8 * stages + stage) * block_rows + row - first
+        total = np.float32(total + np.float32(codebook[stage][data[at]][col % 8]))
+    scales = -(-rows * positions * stages // 64) * 64
+    return np.float32(total * np.float32(struct.unpack_from("<e", data, scales + 2 * row)[0]))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(rows=st.integers(1, 300), cols=st.integers(1, 90), seed=st.integers(0, 1 << 30))
+@settings(max_examples=10, deadline=None)
+def test_any_indices_decode_to_the_values_of_the_description(name, rows, cols, seed):
+    rng, form = np.random.default_rng(seed), weight_format(name)
+    codebook = some_codebook(form.stages, seed)
+    data = rng.integers(0, 256, form.nbytes(rows, cols), dtype=np.uint8)
+    form.split(data, rows, cols)[1][:] = rng.uniform(-4, 4, rows).astype(np.float16).view(np.uint8)
+    weight = Weight(name, rows, cols, data, codebook)
+    got = decode(weight)
+    for row, col in zip(rng.integers(0, rows, 40), rng.integers(0, cols, 40), strict=True):
+        expected = described_value(form.stages, data.tobytes(), codebook, rows, cols, int(row), int(col))
+        assert got[row, col] == expected
+    ids = rng.integers(0, rows, 7)
+    np.testing.assert_array_equal(decode_rows(weight, ids), got[ids])
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(rows=st.integers(1, 300), cols=st.integers(1, 60), seed=st.integers(0, 1 << 30))
+@settings(max_examples=8, deadline=None)
+def test_each_stage_takes_the_centroid_nearest_to_what_is_left(name, rows, cols, seed):
+    codebook = some_codebook(weight_format(name).stages, seed)
+    matrix = normal(seed + 1, rows, cols)
+    weight = encode(name, matrix, codebook)
+    scales = np.abs(matrix).max(axis=1).astype(np.float16).astype(np.float64)
+    left = np.pad(matrix / scales[:, None], ((0, 0), (0, -cols % 8))).reshape(-1, 8)
+    for centroids in codebook.astype(np.float64):
+        left = left - centroids[((left[:, None] - centroids) ** 2).sum(axis=2).argmin(axis=1)]
+    off = np.linalg.norm(left.reshape(rows, -1)[:, :cols] * scales[:, None])
+    assert np.linalg.norm(decode(weight) - matrix) == pytest.approx(off, rel=1e-3)
+
+
+@given(rows=st.integers(1, 300), cols=st.integers(1, 60), seed=st.integers(0, 1 << 30))
+@settings(max_examples=8, deadline=None)
+def test_the_native_search_finds_what_numpy_finds_at_every_level(native, rows, cols, seed):
+    from uringinfer.kernels import native_vq
+
+    level, codebook = native(1)._level, some_codebook(3, seed)
+    matrix = normal(seed, rows, cols)
+    matrix[rows // 2] = 0
+    scales = row_scales(matrix)
+    expected = vq_search.numpy_encode_indices(matrix, scales, codebook)
+    for threads in (1, 3):
+        found = native_vq.encode_indices(matrix, scales, codebook, level, threads)
+        np.testing.assert_array_equal(found, expected)
+    vectors = normal(seed, rows, 8)
+    np.testing.assert_array_equal(
+        native_vq.nearest(vectors, codebook[0], level), vq_search.numpy_nearest(vectors, codebook[0])
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_row_whose_length_is_no_multiple_of_8_is_held_as_if_zeros_followed(name):
+    matrix, codebook = normal(0, 130, 203), some_codebook(weight_format(name).stages)
+    padded = np.pad(matrix, ((0, 0), (0, 5)))
+    short, long = encode(name, matrix, codebook), encode(name, padded, codebook)
+    np.testing.assert_array_equal(short.data, long.data)
+    np.testing.assert_array_equal(decode(short), decode(long)[:, :203])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_panel_has_the_bytes_of_its_blocks_in_the_whole(name):
+    matrix, codebook = normal(0, 300, 40), some_codebook(weight_format(name).stages)
+    form = weight_format(name)
+    whole = form.split(encode(name, matrix, codebook).data, 300, 40)
+    panel = form.split(encode(name, matrix[128:], codebook).data, 172, 40)
+    for all_rows, some in zip(whole, panel, strict=True):
+        np.testing.assert_array_equal(all_rows[-some.size :], some)
+
+
+@pytest.mark.parametrize(("name", "bound"), [("vq3", 0.205), ("vq2", 0.34), ("vq1", 0.58)])
+def test_the_error_on_gaussian_weights_is_what_is_documented(name, bound):
+    matrix = normal(0, 512, 2048)
+    seen, unseen = matrix[:, :1024], np.ascontiguousarray(matrix[:, 1024:])
+    weight = encode(name, unseen, encode(name, seen).codebook)
+    error = np.linalg.norm(decode(weight) - unseen) / np.linalg.norm(unseen)
+    assert 0.9 * bound < error < bound
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_zeros_and_tiny_and_huge_rows_survive(name):
+    matrix = normal(0, 40, 64) * np.float32(10) ** np.arange(-6, 4).repeat(4)[:, None].astype(np.float32)
+    matrix[5] = 0
+    weight = encode(name, matrix)
+    off = np.linalg.norm(decode(weight) - matrix, axis=1)
+    assert off[5] == 0
+    assert (off <= 0.6 * np.linalg.norm(matrix, axis=1)).all()
+    assert (decode(encode(name, np.zeros((3, 20), np.float32))) == 0).all()
+
+
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
+def test_infinities_and_nans_are_refused(bad):
+    matrix = normal(0, 4, 64)
+    matrix[2, 3] = bad
+    with pytest.raises(ValueError, match=r"vq cannot hold the infinities or NaNs of this matrix \(4, 64\)"):
+        encode("vq3", matrix, some_codebook(3))
+
+
+@pytest.mark.parametrize("codebook", [None, some_codebook(2), some_codebook(3).astype(np.float64)])
+def test_a_matrix_without_the_codebook_of_its_format_is_refused(kernels, codebook):
+    whole = encode("vq3", normal(0, 9, 16), some_codebook(3))
+    weight = Weight("vq3", 9, 16, whole.data, codebook)
+    for use in (lambda: decode(weight), lambda: kernels.matmul(weight, normal(1, 1, 16))):
+        with pytest.raises(ValueError, match=r"vq3 needs a codebook, float32 \[3, 256, 8\]"):
+            use()
+
+
+def test_two_hundred_vectors_are_learned_by_heart():
+    vectors = normal(0, 200, 8).astype(np.float16).astype(np.float32)
+    many = vectors[np.random.default_rng(1).integers(0, 200, 5000) ** 2 % 200]
+    codebook = fit_codebook(many, 1)
+    np.testing.assert_array_equal(codebook[0][vq_search.nearest(many, codebook[0])], many)
+
+
+def test_a_codebook_depends_on_sample_and_seed_alone(monkeypatch):
+    vectors = sample_vectors(normal(0, 64, 256))
+    fitted = fit_codebook(vectors, 2, seed=3)
+    np.testing.assert_array_equal(fit_codebook(vectors, 2, seed=3), fitted)
+    assert not np.array_equal(fit_codebook(vectors, 2, seed=4), fitted)
+    monkeypatch.setenv("URINGINFER_NATIVE", "0")
+    np.testing.assert_array_equal(fit_codebook(vectors, 2, seed=3), fitted)
+    assert fitted.astype(np.float16).astype(np.float32).tobytes() == fitted.tobytes()
+
+
+def test_a_large_sample_is_thinned_out_to_a_bounded_one(monkeypatch):
+    monkeypatch.setattr(codebooks, "SAMPLE_VECTORS", 300)
+    seen = []
+    monkeypatch.setattr(codebooks, "nearest", lambda v, c: seen.append(len(v)) or vq_search.nearest(v, c))
+    fit_codebook(normal(0, 1000, 8), 1)
+    assert set(seen) == {300}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("tokens", [1, 5])
+def test_tables_made_once_serve_every_weight_of_their_codebook(kernels, name, tokens):
+    codebook, x = some_codebook(weight_format(name).stages), normal(0, tokens, 1100)
+    first, second = (encode(name, normal(seed, 200, 1100), codebook) for seed in (1, 2))
+    tables = kernels.tables(first, x)
+    for weight in (first, second):
+        np.testing.assert_array_equal(kernels.matmul(weight, x, tables=tables), kernels.matmul(weight, x))
+
+
+def test_tables_of_another_codebook_or_number_of_tokens_are_refused(native):
+    kernels, x = native(1), normal(0, 2, 64)
+    one, other = (encode("vq3", normal(1, 9, 64), some_codebook(3, seed)) for seed in (1, 2))
+    for weight, given_x in ((other, x), (one, x[:1])):
+        with pytest.raises(ValueError, match="these tables are not for"):
+            kernels.matmul(weight, given_x, tables=kernels.tables(one, x))
+
+
+def test_other_formats_have_no_tables(kernels):
+    assert kernels.tables(encode("q4", normal(0, 9, 64)), normal(1, 1, 64)) is None
+    assert kernels.table_bytes("q4", 64) == 0
+
+
+def test_the_memory_of_tables_is_what_is_announced(native):
+    kernels, weight = native(1), encode("vq2", normal(0, 9, 1000), some_codebook(2))
+    tables = kernels.tables(weight, normal(1, 3, 1000))
+    assert 0 <= tables.data.size - 3 * kernels.table_bytes("vq2", 1000) <= 64
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("cols", [512, 1500])
+def test_a_product_is_that_of_the_decoded_matrix_beside_a_huge_activation(kernels, name, cols):
+    weight, x = encode(name, normal(0, 140, cols)), normal(1, 1, cols)
+    x[0, 3] = 100
+    expected = x.astype(np.float64) @ decode(weight).astype(np.float64).T
+    off = np.linalg.norm(kernels.matmul(weight, x) - expected)
+    assert off < 1e-5 * np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize("factor", [0.0, 1e-20, 1e20])
+def test_products_do_not_depend_on_the_size_of_activations(kernels, factor):
+    weight, x = encode("vq3", normal(0, 140, 600)), normal(1, 2, 600)
+    small = kernels.matmul(weight, x * np.float32(factor))
+    np.testing.assert_allclose(
+        small, kernels.matmul(weight, x) * np.float32(factor), rtol=1e-3, atol=1e-5 * factor
+    )
+
+
+def test_the_largest_sums_do_not_overflow(kernels):
+    codebook = np.ones((3, 256, 8), np.float32)
+    weight = encode("vq3", normal(0, 140, 512), codebook)
+    got = kernels.matmul(weight, np.ones((1, 512), np.float32))
+    np.testing.assert_allclose(got[0], decode(weight).sum(axis=1), rtol=1e-5)
+    got = kernels.matmul(weight, -np.ones((1, 512), np.float32))
+    np.testing.assert_allclose(got[0], -decode(weight).sum(axis=1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_an_activation_that_is_not_finite_makes_the_products_so(kernels, bad):
+    weight, x = encode("vq3", normal(0, 140, 1200)), normal(1, 3, 1200)
+    x[1, 700] = bad
+    got = kernels.matmul(weight, x)
+    assert np.isfinite(got[[0, 2]]).all() and not np.isfinite(got[1]).any()

@@ -1,0 +1,68 @@
+"""Fitting the codebooks of vq3, vq2 and vq1: k-means, stage after stage, on a sample.
+
+Everything is a function of the sample and the seed alone: the native search and numpy's find the same, sums
+are taken in float64 in the order of the sample, and neither threads nor jobs show. A stage is fitted to what
+the rounded stages before it leave.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from uringinfer.kernels.vq_formats import row_scales
+from uringinfer.kernels.vq_search import CENTROIDS, DIMENSION, nearest, scaled_vectors
+from uringinfer.kernels.weight_format import Floats
+
+SAMPLE_VECTORS = 1 << 16
+"""Vectors to fit to: 256 for each centroid. More change the error in its third digit."""
+ROUNDS = 16
+"""Rounds of k-means for a stage: the error has settled to its third digit."""
+
+
+def sample_vectors(matrix: Floats) -> Floats:
+    """The scaled vectors of float32 [rows, cols] -> [n, 8], without those that are zero through and through,
+    of which there is nothing to learn."""
+    vectors = scaled_vectors(matrix, row_scales(matrix)).reshape(-1, DIMENSION)
+    return vectors[vectors.any(axis=1)]
+
+
+def fit_codebook(vectors: Floats, stages: int, seed: int = 0) -> Floats:
+    """A codebook [stages, 256, 8] for scaled vectors [n, 8], its values rounded to float16.
+
+    At most `SAMPLE_VECTORS` of them, drawn by the seed, are looked at. Without any, all centroids are zero.
+    """
+    rng = np.random.default_rng(seed)
+    left = vectors[np.sort(rng.permutation(len(vectors))[:SAMPLE_VECTORS])]
+    codebook = np.zeros((stages, CENTROIDS, DIMENSION), np.float32)
+    for centroids in codebook:
+        centroids[:] = _fit_stage(left, rng)
+        left = left - centroids[nearest(left, centroids)]
+    return codebook
+
+
+def _fit_stage(vectors: Floats, rng: np.random.Generator) -> Floats:
+    """256 centroids, in an order that means nothing; those that a small sample has no use for are zero."""
+    centroids = np.zeros((CENTROIDS, DIMENSION), np.float32)
+    start = vectors[rng.permutation(len(vectors))[:CENTROIDS]]
+    centroids[: len(start)] = start
+    for _ in range(ROUNDS):
+        found = nearest(vectors, centroids)
+        counts = np.bincount(found, minlength=CENTROIDS)
+        for j in range(DIMENSION):
+            sums = np.bincount(found, vectors[:, j], minlength=CENTROIDS)
+            centroids[:, j] = np.where(counts > 0, sums / np.maximum(counts, 1), centroids[:, j])
+        _move_unused(vectors, centroids, found, counts)
+    return centroids.astype(np.float16).astype(np.float32)
+
+
+def _move_unused(
+    vectors: Floats, centroids: Floats, found: NDArray[np.uint8], counts: NDArray[np.int64]
+) -> None:
+    """Puts centroids that are nobody's nearest where the worst served vectors are."""
+    unused = np.flatnonzero(counts == 0)
+    if len(unused):
+        off = vectors - centroids[found]
+        errors = (off * off).sum(axis=1)
+        worst = np.argsort(-errors, kind="stable")[: len(unused)]
+        centroids[unused[: len(worst)]] = vectors[worst]

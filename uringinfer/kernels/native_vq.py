@@ -1,0 +1,153 @@
+"""Vector quantisation through the native kernels: tables, products, and the encoder's search."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from uringinfer.kernels import Tables
+from uringinfer.kernels.cpus import usable_cpus
+from uringinfer.kernels.formats import Weight, weight_format, weight_sections
+from uringinfer.kernels.native_call import floats, lib, pointer, strided_floats
+from uringinfer.kernels.vq_search import CENTROIDS, DIMENSION, half_norms
+from uringinfer.kernels.weight_format import Bytes, Floats
+
+TABLES_AT_ONCE = 8 << 20
+"""Bytes of tables in a product of many tokens: what the last cache holds."""
+_ALIGN = 64
+
+
+@dataclass(frozen=True, slots=True)
+class NativeTables:
+    """The tables of some x [tokens, cols] with the codebook of a weight, for one SIMD level."""
+
+    level: int
+    codebook: Floats | None
+    tokens: int
+    cols: int
+    data: Bytes
+
+
+def table_bytes(level: int, stages: int, cols: int) -> int:
+    """Bytes of one token's tables."""
+    return int(lib.kernels_vq_table_bytes(level, stages, cols))
+
+
+def make_tables(level: int, threads: int, weight: Weight, x: Floats) -> NativeTables:
+    """The tables of x [T, cols] with the codebook of `weight`."""
+    tokens, cols = x.shape
+    codebook = _codebook(weight)
+    memory = np.empty(tokens * table_bytes(level, len(codebook), cols) + _ALIGN, np.uint8)
+    data = memory[-memory.ctypes.data % _ALIGN :]
+    status = lib.kernels_vq_tables(
+        level,
+        threads,
+        len(codebook),
+        cols,
+        floats(codebook),
+        tokens,
+        floats(x),
+        pointer("unsigned char[]", data),
+    )
+    if status < 0:
+        raise MemoryError(os.strerror(-status))
+    return NativeTables(level, weight.codebook, tokens, cols, data)
+
+
+def _codebook(weight: Weight) -> Floats:
+    packed = weight_sections(weight)[-1]
+    return packed.view(np.float32).reshape(-1, CENTROIDS, DIMENSION)
+
+
+def multiply(level: int, threads: int, weight: Weight, x: Floats, out: Floats, tables: Tables | None) -> None:
+    """out [T, rows] = the product with x [T, cols], by the tables given or by new ones.
+
+    Raises ValueError for tables of another x or codebook.
+    """
+    indices, scales, _ = weight_sections(weight)
+    stages = weight_format(weight.format).stages
+    factors = scales.view(np.float16).astype(np.float32)
+    if tables is not None:
+        made = _checked(tables, level, weight, len(x))
+        each = max(1, len(x))
+    else:
+        made = None
+        each = max(1, TABLES_AT_ONCE // table_bytes(level, stages, weight.cols))
+    for start in range(0, len(x), each):
+        some = x[start : start + each]
+        now = made or make_tables(level, threads, weight, some)
+        lib.kernels_vq_matmul(
+            level,
+            threads,
+            stages,
+            weight.rows,
+            weight.cols,
+            pointer("unsigned char[]", indices),
+            floats(factors),
+            len(some),
+            pointer("unsigned char[]", now.data),
+            strided_floats(out[start:]),
+            out.strides[0] // out.itemsize,
+        )
+
+
+def _checked(tables: Tables, level: int, weight: Weight, tokens: int) -> NativeTables:
+    """`tables` itself, if it is for this weight's codebook and so many tokens."""
+    if isinstance(tables, NativeTables):
+        found = (tables.level, tables.tokens, tables.cols)
+        if found == (level, tokens, weight.cols) and tables.codebook is weight.codebook:
+            return tables
+    raise ValueError(f"these tables are not for {tokens} tokens and the codebook of this {weight.format}")
+
+
+def nearest(vectors: Floats, centroids: Floats, level: int | None = None) -> NDArray[np.uint8]:
+    """`vq_search.nearest`, on every processor that this process may use."""
+    vectors, centroids = np.ascontiguousarray(vectors), np.ascontiguousarray(centroids)
+    norms = half_norms(centroids)
+    found = np.empty(len(vectors), np.uint8)
+    lib.kernels_vq_nearest(
+        _best_level() if level is None else level,
+        usable_cpus(),
+        len(vectors),
+        floats(vectors),
+        floats(centroids),
+        floats(norms),
+        pointer("unsigned char[]", found),
+    )
+    return found
+
+
+def encode_indices(
+    matrix: Floats,
+    scales: NDArray[np.float16],
+    codebook: Floats,
+    level: int | None = None,
+    threads: int = 1,
+) -> Bytes:
+    """`vq_search.encode_indices`. One thread: who packs runs several of these at once."""
+    rows, cols = matrix.shape
+    matrix, factors = np.ascontiguousarray(matrix), scales.astype(np.float32)
+    codebook = np.ascontiguousarray(codebook)
+    norms = half_norms(codebook)
+    indices = np.empty(rows * -(-cols // DIMENSION) * len(codebook), np.uint8)
+    lib.kernels_vq_encode(
+        _best_level() if level is None else level,
+        threads,
+        len(codebook),
+        rows,
+        cols,
+        floats(matrix),
+        floats(factors),
+        floats(codebook),
+        floats(norms),
+        pointer("unsigned char[]", indices),
+    )
+    return indices
+
+
+def _best_level() -> int:
+    levels: tuple[int, ...] = (lib.KERNELS_AVX512, lib.KERNELS_AVX2, lib.KERNELS_PORTABLE)
+    return next(level for level in levels if lib.kernels_simd_supported(level))
