@@ -90,7 +90,7 @@ class Allocating:
     def gated(self, kind, gate, up, *, limit=0.0, alpha=1.0):
         return np.zeros_like(gate)
 
-    def gated_networks(self, networks, inputs, kind, *, limit=0.0, alpha=1.0):
+    def gated_networks(self, networks, inputs, kind, *, limit=0.0, alpha=1.0, shared=None):
         inner = np.zeros((3, len(networks), len(inputs[0]), networks[0].gate.rows), np.float32)
         return np.zeros((*inner.shape[1:3], networks[0].down.rows), np.float32)
 

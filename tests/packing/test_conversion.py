@@ -8,6 +8,7 @@ from checkpoint_maker import make_checkpoint, raw_tensors, write_tensors
 from fake_model import FakeModel
 
 from uringinfer.container import Container
+from uringinfer.container.codebooks import read_codebooks
 from uringinfer.errors import IntegrityError, UsageError
 from uringinfer.kernels.formats import FORMATS, Weight, decode, encode, weight_format
 from uringinfer.models.base import ExpertLayer, ExpertPart, ExpertSource, TensorGroup, TensorSpec
@@ -40,15 +41,13 @@ def packed(tmp_path, source, model, **options):
 def trunk_weights(container, name):
     """The panels of a tensor, as the container has them."""
     trunk = np.fromfile(container.trunk_path, np.uint8)
-    places = container.tensors[name]
-    return [
-        Weight(p.part.format, p.part.rows, p.part.cols, trunk[p.file_offset : p.file_offset + p.part.nbytes])
-        for p in places
-    ]
+    codebook = read_codebooks(container.path, container.manifest).get(name)
+    parts = [(p.part, trunk[p.file_offset : p.file_offset + p.part.nbytes]) for p in container.tensors[name]]
+    return [Weight(part.format, part.rows, part.cols, data, codebook) for part, data in parts]
 
 
-@pytest.mark.parametrize("name", [n for n, form in FORMATS.items() if n != "bf16" and not form.stages])
-@pytest.mark.parametrize("segment", ["layer", 16384])
+@pytest.mark.parametrize("name", [name for name in FORMATS if name != "bf16"])
+@pytest.mark.parametrize("segment", ["layer", 4096])
 def test_every_panel_is_what_the_format_makes_of_its_rows(tmp_path, name, segment):
     bits, values = bf16(RNG.standard_normal((300, 150)))
     model = model_of(TensorSpec("w", (300, 150), ("w",)))
@@ -57,7 +56,7 @@ def test_every_panel_is_what_the_format_makes_of_its_rows(tmp_path, name, segmen
     assert (len(panels) > 1) == (segment != "layer")
     start = 0
     for panel in panels:
-        expected = encode(name, values[start : start + panel.rows])
+        expected = encode(name, values[start : start + panel.rows], panel.codebook)
         np.testing.assert_array_equal(panel.data, expected.data)
         assert panel.format == name
         start += panel.rows
@@ -67,7 +66,8 @@ def test_every_panel_is_what_the_format_makes_of_its_rows(tmp_path, name, segmen
 @pytest.mark.parametrize("tile", [1, 150 * 7, 1 << 18])
 def test_the_size_of_tiles_and_buffers_and_the_number_of_jobs_change_no_byte(tmp_path, monkeypatch, tile):
     checkpoint = make_checkpoint(tmp_path / "m")
-    options = {"trunk": "fp8", "tensors": ((".*down_proj", "mxfp4"), (".*gate_proj", "q8")), "segment": 16384}
+    rules = ((".*down_proj", "mxfp4"), (".*gate_proj", "q8"), (".*up_proj", "vq2"))
+    options = {"trunk": "fp8", "tensors": rules, "segment": 16384}
     pack(checkpoint, tmp_path / "one.uring", jobs=1, **options)
     monkeypatch.setattr("uringinfer.packing.conversion._TILE_WEIGHTS", tile)
     monkeypatch.setattr("uringinfer.packing.packer.BUFFER_BYTES", 4096)

@@ -11,7 +11,8 @@ from test_packing_killed import contents, in_child
 from uringinfer.packing import writer
 from uringinfer.packing.packer import pack
 
-OPTIONS = {"segment": 8192, "jobs": 2, "trunk": "q4", "tensors": ((".*down_proj", "fp8_b32"),)}
+RULES = ((".*down_proj", "fp8_b32"), (".*up_proj", "vq2"))
+OPTIONS = {"segment": 8192, "jobs": 2, "trunk": "q4", "tensors": RULES}
 
 
 @pytest.fixture

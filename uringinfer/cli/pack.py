@@ -13,7 +13,7 @@ from uringinfer.cli.values import segment_size
 from uringinfer.container.manifest import Manifest
 from uringinfer.packing import PackReport, pack
 from uringinfer.packing.packer import MAX_JOBS
-from uringinfer.packing.recipe import KEEP, parse_rule
+from uringinfer.packing.recipe import KEEP, parse_rule, with_stages
 from uringinfer.packing.reclaim import check_asked
 from uringinfer.packing.staging import partial_path
 from uringinfer.units import format_rate, format_size
@@ -42,7 +42,7 @@ def _layer_range(text: str) -> tuple[int, int]:
     metavar="FORMAT",
     default=KEEP,
     show_default=True,
-    help="Convert the trunk's matrices: bf16, fp8, q8, q4, mxfp4, ... Embedding and head keep 8 bits.",
+    help="Convert the trunk's matrices: bf16, fp8, q8, q4, mxfp4, vq3, ... Embedding and head keep 8 bits.",
 )
 @click.option(
     "--experts", metavar="FORMAT", default=KEEP, show_default=True, help="Convert the experts' matrices."
@@ -53,6 +53,11 @@ def _layer_range(text: str) -> tuple[int, int]:
     multiple=True,
     metavar="REGEX=FORMAT",
     help="Convert the tensors of these names, whatever they are; the last one that fits counts.",
+)
+@click.option(
+    "--stages",
+    type=click.IntRange(1, 3),
+    help="Bytes for eight weights where vq3 is asked for: 2 is vq2, 1 is vq1. [default: 3]",
 )
 @click.option(
     "--layers",
@@ -81,6 +86,7 @@ def command(
     trunk: str,
     experts: str,
     tensors: tuple[str, ...],
+    stages: int | None,
     layers: tuple[int, int] | None,
     reclaim: int,
     jobs: int | None,
@@ -101,8 +107,11 @@ def command(
       uringinfer pack Llama-3.2-1B llama.uring --dry-run
       uringinfer pack Kimi-K3 k3.uring --layers 0-30
       uringinfer pack Qwen3-30B-A3B q.uring --trunk q8 --experts q4
+      uringinfer pack Qwen3-30B-A3B q.uring --experts vq3 --stages 2
     """
     reclaims = check_asked(reclaim)
+    rules = [parse_rule(rule) for rule in tensors]
+    trunk, experts, *others = with_stages([trunk, experts, *(form for _, form in rules)], stages)
     try:
         with progress(wanted=not quiet) as report:
             result = pack(
@@ -111,7 +120,7 @@ def command(
                 segment=segment_size(segment),
                 trunk=trunk,
                 experts=experts,
-                tensors=[parse_rule(rule) for rule in tensors],
+                tensors=[(pattern, form) for (pattern, _), form in zip(rules, others, strict=True)],
                 jobs=jobs,
                 force=force,
                 dry_run=dry_run,

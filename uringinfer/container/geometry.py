@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from uringinfer.container.codebooks import check_codebooks
 from uringinfer.errors import EnvironmentError_, IntegrityError
 from uringinfer.kernels.formats import FORMATS
 
@@ -31,6 +32,7 @@ def check_manifest(manifest: Manifest) -> None:
     _check_trunk(manifest.segments)
     for bank in manifest.banks:
         _check_bank(bank)
+    check_codebooks(manifest)
 
 
 def pointed_files(manifest: Manifest) -> Iterator[tuple[str, int]]:

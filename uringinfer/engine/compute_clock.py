@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from uringinfer.container.codebooks import read_codebooks
 from uringinfer.container.container import Container
 from uringinfer.container.manifest import Segment
 from uringinfer.kernels import Floats, Kernels
@@ -77,9 +78,10 @@ def _load(container: Container, chosen: Sequence[int], arena: Arena) -> list[tup
             loaded[number] = arena.carve(segment.nbytes, name=segment.name)
             file.seek(segment.offset)
             file.readinto(loaded[number].data)
+    codebooks = read_codebooks(container.path, container.manifest)
     return [
         (piece.weight(loaded[piece.segment]), np.ones((1, piece.cols), np.float32))
-        for tensor in tensors_in_order(container.segments)
+        for tensor in tensors_in_order(container.segments, codebooks)
         for piece in tensor.pieces
         if piece.segment in loaded and _is_matrix(tensor.shape)
     ]

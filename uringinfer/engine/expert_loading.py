@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 
+from uringinfer.container.codebooks import Floats
 from uringinfer.container.container import Container
 from uringinfer.engine.routing_log import RoutingLog
 from uringinfer.models.base import Model
@@ -47,9 +49,9 @@ def usage_curve(usage: UsageCounts | None) -> Curve | None:
 
 
 class ExpertFiles:
-    """The banks of a container, open."""
+    """The banks of a container, open; `codebooks` are the container's."""
 
-    def __init__(self, container: Container) -> None:
+    def __init__(self, container: Container, codebooks: Mapping[str, Floats]) -> None:
         self.notes: list[str] = []
         self._stack = ExitStack()
         banks, sharding = container.manifest.banks, container.manifest.sharding
@@ -59,7 +61,7 @@ class ExpertFiles:
             for bank in banks
         }
         self.files: list[StorageFile] = [file for files in by_layer.values() for file in files]
-        self.records = ExpertRecords(banks, by_layer, container.record_place)
+        self.records = ExpertRecords(banks, by_layer, container.record_place, codebooks)
         buffered = [file for file in self.files if not file.direct.is_direct]
         if buffered:
             self.notes.append(f"experts are read through the page cache: {buffered[0].direct.reason}")

@@ -15,8 +15,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from uringinfer.container.codebooks import read_codebooks
 from uringinfer.container.container import Container
 from uringinfer.container.manifest import Segment
+from uringinfer.engine.codebook_memory import codebook_bytes
 from uringinfer.engine.engine import Engine
 from uringinfer.engine.expert_loading import ExpertFiles, expert_sizes, learned_usage, usage_curve
 from uringinfer.engine.memory import carve_trunk, peak_resident_bytes, release_unused, warm_up
@@ -127,10 +129,11 @@ class OpenModel:
         segments = segments or self.container.segments
         rows = row_sizes(segments)
         logits = 4 * chunk * self.model.vocab_size if all_logits else 0
+        codebooks = codebook_bytes(self.container.manifest, self.kernels, chunk)
         return ModelSizes.of_segments(
             segments,
             state_bytes=self.model.state_bytes(context),
-            scratch_bytes=self.model.scratch_bytes(chunk, context) + logits,
+            scratch_bytes=self.model.scratch_bytes(chunk, context) + logits + codebooks,
             staging_bytes=rows.staging_bytes,
             row_bytes=rows.row_bytes,
             experts=expert_sizes(self.container, self.model),
@@ -197,12 +200,13 @@ class OpenModel:
         began = time.perf_counter()
         release_unused()
         plan = self.plan(options)
+        codebooks = read_codebooks(self.container.path, self.container.manifest)
         with ExitStack() as stack:
             arena = stack.enter_context(Arena(plan.arena_bytes))
             file = stack.enter_context(open_file(self.container.trunk_path))
             banks = None
             if plan.cache is not None:
-                banks = ExpertFiles(self.container)
+                banks = ExpertFiles(self.container, codebooks)
                 stack.callback(banks.close)
             files = [file, *(banks.files if banks else ())]
             # pieces of one record fill the usual queue; several drives are busy only if it holds several
@@ -235,6 +239,7 @@ class OpenModel:
                 poison=options.poison_slots,
                 experts=cache,
                 timeline=timeline,
+                codebooks=codebooks,
             )
             stack.callback(trunk.close)
             if cache is not None and self.usage is not None:

@@ -62,11 +62,12 @@ class Kernels(Protocol):
     def tables(self, weight: Weight, x: Floats) -> Tables | None:
         """What the products of x [T, n] with all weights that share this one's codebook have in common.
 
-        None where there is nothing to share. Takes `table_bytes` of memory for each token."""
+        None where there is nothing to share. The memory they take is `table_bytes`."""
         ...
 
-    def table_bytes(self, format: str, cols: int) -> int:
-        """Bytes of the tables of one token for rows of `cols` weights; 0 for a format without a codebook."""
+    def table_bytes(self, format: str, cols: int, tokens: int = 1) -> int:
+        """Bytes of the tables that are in memory at once while rows of `cols` weights are multiplied with
+        `tokens` tokens; 0 for a format without a codebook."""
         ...
 
     def rms_norm(self, x: Floats, weight: Floats | None, eps: float) -> Floats:

@@ -74,10 +74,13 @@ class NativeKernels(NativeRecurrent):
         checks.require(x.shape[1] == weight.cols, f"x {x.shape} does not meet rows of {weight.cols}")
         return native_vq.make_tables(self._level, self.threads, weight, x)
 
-    def table_bytes(self, format: str, cols: int) -> int:
+    def table_bytes(self, format: str, cols: int, tokens: int = 1) -> int:
         """See `Kernels.table_bytes`."""
         stages = weight_format(format).stages
-        return native_vq.table_bytes(self._level, stages, cols) if stages else 0
+        if not stages:
+            return 0
+        each = native_vq.table_bytes(self._level, stages, cols)
+        return each * min(tokens, native_vq.tokens_at_once(self._level, stages, cols))
 
     def matmul(
         self, weight: Weight, x: Floats, out: Floats | None = None, *, tables: Tables | None = None

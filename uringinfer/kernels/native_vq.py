@@ -36,6 +36,11 @@ def table_bytes(level: int, stages: int, cols: int) -> int:
     return int(lib.kernels_vq_table_bytes(level, stages, cols))
 
 
+def tokens_at_once(level: int, stages: int, cols: int) -> int:
+    """Tokens whose tables are in memory together in a product of many."""
+    return max(1, TABLES_AT_ONCE // table_bytes(level, stages, cols))
+
+
 def make_tables(level: int, threads: int, weight: Weight, x: Floats) -> NativeTables:
     """The tables of x [T, cols] with the codebook of `weight`."""
     tokens, cols = x.shape
@@ -75,7 +80,7 @@ def multiply(level: int, threads: int, weight: Weight, x: Floats, out: Floats, t
         each = max(1, len(x))
     else:
         made = None
-        each = max(1, TABLES_AT_ONCE // table_bytes(level, stages, weight.cols))
+        each = tokens_at_once(level, stages, weight.cols)
     for start in range(0, len(x), each):
         some = x[start : start + each]
         now = made or make_tables(level, threads, weight, some)

@@ -47,7 +47,7 @@ class NumpyKernels:
     def tables(self, weight: Weight, x: Floats) -> None:
         """See `Kernels.tables`. A decoded tile of weights has nothing to share."""
 
-    def table_bytes(self, format: str, cols: int) -> int:
+    def table_bytes(self, format: str, cols: int, tokens: int = 1) -> int:
         """See `Kernels.table_bytes`."""
         return 0
 

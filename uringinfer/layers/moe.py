@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from uringinfer.kernels import Kernels
+from uringinfer.kernels import Kernels, SharedTables
 from uringinfer.layers.activation import SILU, Activation
 from uringinfer.layers.latent_space import LatentSpace
 from uringinfer.layers.linear import Linear
@@ -85,8 +85,9 @@ class Moe:
             z = x if self.latent is None else self.latent.enter(weights, x)
             shared = self._shared(weights, x, step)
             outputs = np.full((*routing.experts.shape, self._width), np.nan, np.float32)
+            tables: SharedTables = {}
             for batch in arriving:
-                self._compute(weights.kernels, batch, z, routing.experts, outputs)
+                self._compute(weights.kernels, batch, z, routing.experts, outputs, tables)
         mixed = _mix(outputs, routing)
         if self.latent is not None:
             mixed = self.latent.leave(weights, mixed)
@@ -119,25 +120,33 @@ class Moe:
         z: Floats,
         chosen: Ids,
         outputs: Floats,
+        tables: SharedTables,
     ) -> None:
         """Applies the experts of `batch` to those tokens of z [T, width] that have chosen [T, K] them, and
-        puts what comes out into `outputs` [T, K, width]."""
+        puts what comes out into `outputs` [T, K, width]. `tables` are those of z, for all batches of a
+        token."""
         if len(z) == 1:
             choices = chosen[0].tolist()
             places = [choices.index(expert) for expert, _ in batch]
-            outputs[0, places] = self._apply(kernels, batch, [z] * len(batch))[:, 0]
+            outputs[0, places] = self._apply(kernels, batch, [z] * len(batch), tables)[:, 0]
             return
         for expert in batch:
             tokens, columns = np.nonzero(chosen == expert[0])
             outputs[tokens, columns] = self._apply(kernels, [expert], [z[tokens]])[0]
 
     def _apply(
-        self, kernels: Kernels, batch: Sequence[tuple[int, ExpertWeights]], inputs: Sequence[Floats]
+        self,
+        kernels: Kernels,
+        batch: Sequence[tuple[int, ExpertWeights]],
+        inputs: Sequence[Floats],
+        shared: SharedTables | None = None,
     ) -> Floats:
         """Each expert on its own input: N inputs [t, width] -> [N, t, width]."""
         networks = [loaded.network() for _, loaded in batch]
         act = self.activation
-        return kernels.gated_networks(networks, inputs, act.kind, limit=act.limit, alpha=act.alpha)
+        return kernels.gated_networks(
+            networks, inputs, act.kind, limit=act.limit, alpha=act.alpha, shared=shared
+        )
 
 
 def _mix(outputs: Floats, routing: Routing) -> Floats:

@@ -68,7 +68,7 @@ class RouterGate:
     def fetch(self, weights: Weights) -> HeldGate:
         """The router, copied out of the stream."""
         with weights.weight(self.name) as lent:
-            weight = Weight(lent.format, lent.rows, lent.cols, lent.data.copy())
+            weight = replace(lent, data=lent.data.copy())
         bias = weights.vector(f"{self.name}.bias") if self.bias else None
         correction = weights.vector(f"{self.name}.correction") if self.correction is not None else None
         return HeldGate(self.router, weight, bias, correction)

@@ -12,11 +12,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from uringinfer.container.codebooks import expert_codebook
 from uringinfer.container.manifest import ALIGNMENT, Bank, TensorPart
 from uringinfer.errors import IntegrityError, UnsupportedModelError, UsageError
 from uringinfer.kernels.formats import weight_format
+from uringinfer.kernels.weight_format import Floats
 from uringinfer.models.base import ExpertLayer, ExpertPart, ExpertSource
-from uringinfer.packing.conversion import ConvertedMatrix, Encoder, encoder_of
+from uringinfer.packing.conversion import ConvertedMatrix, Encoder, encoder_of, read_floats
 from uringinfer.packing.matrices import Matrix, Place, find_matrix, shape_error
 from uringinfer.packing.recipe import Recipe
 from uringinfer.packing.runs import WIDENED, ElementsRun, Run
@@ -80,7 +82,7 @@ def missing_expert_tensors(layer: ExpertLayer, source: TensorSource) -> list[str
 
 def tensor_name(layer: int, part: str, expert: int | str = "*") -> str:
     """What a part of an expert is called, or that of all experts of a layer."""
-    return f"layers.{layer}.experts.{expert}.{part}"
+    return expert_codebook(layer, part).replace("*", str(expert))
 
 
 def plan_bank(
@@ -104,7 +106,7 @@ def plan_bank(
         used |= tensors
         form = _choose_format(recipe, layer, part, kept)
         if form != kept:
-            encoders[part.name] = encoder_of(form)
+            encoders[part.name] = _encoder(form, layer, part, where, source)
             origins[part.name] = source.tensors[_names(where, 0)[0]].decoded_from or kept
         offset = round_up(end, ALIGN)
         rows = part.shape[0]
@@ -122,6 +124,19 @@ def plan_bank(
         crc32=(0,) * layer.count,
     )
     return PlannedBank(bank, layer, chosen, encoders, origins), used
+
+
+def _encoder(
+    form: str, layer: ExpertLayer, part: ExpertPart, where: ExpertSource, source: TensorSource
+) -> Encoder:
+    """The encoder of `part` of all experts of the layer."""
+
+    def rows_of(expert: int, start: int, stop: int) -> Floats:
+        name = tensor_name(layer.layer, part.name, expert)
+        return read_floats(source, _matrix(source, part, where, expert), name, start, stop)
+
+    kind = expert_codebook(layer.layer, part.name)
+    return encoder_of(form, kind, rows_of, layer.count, part.shape[0], part.shape[1])
 
 
 def _choose_format(recipe: Recipe, layer: ExpertLayer, part: ExpertPart, kept: str) -> str:

@@ -7,9 +7,9 @@ writer's small buffer, and no tile depends on where another one began: the same 
 number of jobs.
 
 `Encoder` is the seam for formats. Most need nothing but the rows. One that learns from all weights of a layer
-before it can encode any (codebooks) is an encoder of its own, made once for the layer and the kind of matrix
-by `encoder_of`; it fits when it is first asked to encode, from rows that it draws with a fixed seed through
-`ConvertedMatrix.floats`, so that an interrupted pack fits the same again.
+before it can encode any (codebooks) is an encoder of its own (`codebook_encoder`), made once for the layer
+and the kind of matrix by `encoder_of`; it fits when it is first asked to encode, from rows that it draws with
+a fixed seed through `read_floats`, so that an interrupted pack fits the same again.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from uringinfer.errors import IntegrityError
 from uringinfer.kernels.formats import WeightFormat, weight_format
 from uringinfer.kernels.weight_format import Floats
+from uringinfer.packing.codebook_encoder import CodebookEncoder, Rows
 from uringinfer.packing.matrices import Matrix
 from uringinfer.packing.runs import Run
 from uringinfer.packing.source import Bytes, TensorSource
@@ -67,9 +68,12 @@ class PlainEncoder:
         return out
 
 
-def encoder_of(name: str) -> Encoder:
-    """The encoder of the format `name`. Raises UsageError if there is no such format."""
-    return PlainEncoder(weight_format(name))
+def encoder_of(name: str, kind: str, rows_of: Rows, count: int, rows: int, cols: int) -> Encoder:
+    """The encoder in the format `name` of `count` matrices [rows, cols] that belong together as `kind`; a
+    format that learns from them is given their rows by `rows_of`. Raises UsageError if there is no such
+    format."""
+    form = weight_format(name)
+    return CodebookEncoder(form, kind, rows_of, count, rows, cols) if form.stages else PlainEncoder(form)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,30 +128,28 @@ class ConvertedMatrix:
         return [codes, *rest]
 
     def floats(self, source: TensorSource, start: int, stop: int) -> Floats:
-        """Rows [start, stop) as the source has them -> float32 [stop - start, cols].
+        """See `read_floats`."""
+        return read_floats(source, self.kept, self.tensor, start, stop)
 
-        Raises IntegrityError for infinities and NaNs, which would make every error meaningless.
-        """
-        step = weight_format(self.kept.format).row_granularity
-        low = start // step * step
-        packed = self._packed(source, low, stop)
-        return self._decoded(packed, low, stop)[start - low :]
 
-    def _packed(self, source: TensorSource, start: int, stop: int) -> Bytes:
-        """Rows [start, stop) in the source's format; `start` is at its granularity."""
-        packed = np.empty(weight_format(self.kept.format).nbytes(stop - start, self.cols), np.uint8)
-        for run in self.kept.runs(start, stop, 0):
-            run.read(source, 0, run.units, packed[run.offset : run.offset + run.nbytes])
-        return packed
+def read_floats(source: TensorSource, kept: Matrix, tensor: str, start: int, stop: int) -> Floats:
+    """Rows [start, stop) of `kept` as the source has them -> float32 [stop - start, cols].
 
-    def _decoded(self, packed: Bytes, start: int, stop: int) -> Floats:
-        rows = weight_format(self.kept.format).decode(packed, stop - start, self.cols)
-        self._check_finite(rows, "cannot be converted", f"keep it: --tensor '{self.tensor}=keep'")
-        return rows
+    Raises IntegrityError, naming `tensor`, for infinities and NaNs, which would make every error meaningless.
+    """
+    form = weight_format(kept.format)
+    low = start // form.row_granularity * form.row_granularity
+    packed = np.empty(form.nbytes(stop - low, kept.cols), np.uint8)
+    for run in kept.runs(low, stop, 0):
+        run.read(source, 0, run.units, packed[run.offset : run.offset + run.nbytes])
+    rows = form.decode(packed, stop - low, kept.cols)
+    _check_finite(tensor, rows, "cannot be converted", f"keep it: --tensor '{tensor}=keep'")
+    return rows[start - low :]
 
-    def _check_finite(self, rows: Floats, problem: str, hint: str) -> None:
-        if not np.isfinite(rows).all():
-            raise IntegrityError(f"tensor {self.tensor} holds infinities or NaNs, {problem}", hint=hint)
+
+def _check_finite(tensor: str, rows: Floats, problem: str, hint: str) -> None:
+    if not np.isfinite(rows).all():
+        raise IntegrityError(f"tensor {tensor} holds infinities or NaNs, {problem}", hint=hint)
 
 
 class _Panel:
@@ -189,7 +191,7 @@ class _Panel:
         encoded = matrix.encoder.encode(rows)
         sections = [np.ascontiguousarray(section).reshape(-1).view(np.uint8) for section in encoded]
         worth = matrix.encoder.decode(sections, last - first, matrix.cols)
-        matrix._check_finite(worth, f"beyond what {matrix.format} can hold", "choose bf16 or f32")
+        _check_finite(matrix.tensor, worth, f"beyond what {matrix.format} can hold", "choose bf16 or f32")
         self._errors.append(_row_squares(worth - rows))
         self._norms.append(_row_squares(rows))
         return sections

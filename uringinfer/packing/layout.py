@@ -15,11 +15,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
+from uringinfer.container.codebooks import codebook_stages
 from uringinfer.container.manifest import ALIGNMENT, FORMAT_VERSION, Bank, Manifest, Segment, TensorPart
 from uringinfer.errors import IntegrityError, UsageError
+from uringinfer.kernels.weight_format import Floats
 from uringinfer.models.base import Model, TensorGroup, TensorSpec
 from uringinfer.packing.banks import PlannedBank, missing_expert_tensors, plan_bank
-from uringinfer.packing.conversion import ConvertedMatrix, encoder_of
+from uringinfer.packing.codebook_encoder import CodebookEncoder
+from uringinfer.packing.conversion import ConvertedMatrix, encoder_of, read_floats
 from uringinfer.packing.matrices import Matrix, Place, find_matrix, shape_error
 from uringinfer.packing.recipe import Recipe, Role
 from uringinfer.packing.runs import Run
@@ -60,6 +63,8 @@ class Layout:
     """What a person should know about the formats that were chosen."""
     conversions: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """How many tensors change from one format (or GGUF type) to another; an expert's count one by one."""
+    codebooks: tuple[CodebookEncoder, ...] = ()
+    """Where each codebook comes from, in the order of codebooks.bin."""
 
     @property
     def nbytes(self) -> int:
@@ -124,8 +129,13 @@ def make_layout(
     )
     for bank, _ in planned:
         conversions.update(bank.conversions())
+    encoders = [tensor.matrix.encoder for tensor in trunk if isinstance(tensor.matrix, ConvertedMatrix)]
+    encoders += [encoder for bank, _ in planned for encoder in bank.encoders.values()]
+    learning = {encoder.name: encoder for encoder in encoders if isinstance(encoder, CodebookEncoder)}
+    codebooks = [learning[name] for name in codebook_stages(manifest.segments, manifest.banks)]
     tables = {tensor.spec.name: tensor.matrix.format for tensor in trunk if tensor.role == "table"}
-    return Layout(manifest, tuple(blocks), segment_bytes, recipe.table_notes(tables), conversions)
+    notes = recipe.table_notes(tables)
+    return Layout(manifest, tuple(blocks), segment_bytes, notes, conversions, tuple(codebooks))
 
 
 def cut_trunk(model: Model, source: TensorSource, segment: SegmentSize) -> tuple[Segment, ...]:
@@ -214,7 +224,9 @@ def _find(group: TensorGroup, source: TensorSource, recipe: Recipe) -> list[_Fou
 def _role(group: TensorGroup, spec: TensorSpec) -> Role:
     if spec.kind == "vector" or spec.exact:
         return "exact"
-    return "table" if spec.kind == "embedding" or group.name == "head" else "trunk"
+    if spec.kind == "embedding" or group.name == "head":
+        return "table"
+    return "heads" if spec.whole else "trunk"
 
 
 def _source_name(spec: TensorSpec, source: TensorSource) -> str | None:
@@ -233,8 +245,12 @@ def _match(spec: TensorSpec, name: str, source: TensorSource, recipe: Recipe, ro
         return _Found(spec, shape, matrix, sources, role)
     kind = re.sub(r"^layers\.\d+\.", "", spec.name)
     origin = tensor.decoded_from or matrix.format
-    converted = ConvertedMatrix(matrix, encoder_of(wanted), spec.name, kind, origin)
-    return _Found(spec, shape, converted, sources, role)
+
+    def rows_of(_: int, start: int, stop: int) -> Floats:
+        return read_floats(source, matrix, spec.name, start, stop)
+
+    encoder = encoder_of(wanted, spec.name, rows_of, 1, matrix.rows, matrix.cols)
+    return _Found(spec, shape, ConvertedMatrix(matrix, encoder, spec.name, kind, origin), sources, role)
 
 
 def _check_present(model: Model, source: TensorSource) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from uringinfer.container.checksum import crc32
+from uringinfer.container.codebooks import CODEBOOKS_NAME, STAGE_BYTES, pack_codebooks
 from uringinfer.container.kind_errors import KindError
 from uringinfer.container.manifest import ALIGNMENT, AuxiliaryFile, Manifest
 from uringinfer.container.summary import bytes_by_format
@@ -124,8 +125,11 @@ def pack(
     source = open_source(Path(checkpoint))
     try:
         layout = make_layout(make_model(source.config), source, segment, recipe)
-        auxiliary = source.auxiliary_files()
+        auxiliary = dict(source.auxiliary_files())
         files = tuple(AuxiliaryFile(name, len(data), crc32(data)) for name, data in auxiliary.items())
+        if layout.codebooks:
+            nbytes = STAGE_BYTES * sum(encoder.form.stages for encoder in layout.codebooks)
+            files = (*files, AuxiliaryFile(CODEBOOKS_NAME, nbytes, 0))
         layout = replace(layout, manifest=replace(layout.manifest, files=files))
         if dry_run:
             check_replaceable(out, force=force)
@@ -140,6 +144,10 @@ def pack(
             if wanted is not None:
                 return _report(out, layout, start, source, job)
             manifest = _with_results(layout, blocks)
+            if layout.codebooks:
+                data = pack_codebooks([encoder.codebook() for encoder in layout.codebooks])
+                auxiliary[CODEBOOKS_NAME] = data
+                manifest = _with_checksum(manifest, CODEBOOKS_NAME, crc32(data))
             for name, data in auxiliary.items():
                 job.staging.add(name, data)
             job.staging.commit(manifest.to_json())
@@ -180,6 +188,12 @@ def _report(
         errors=layout.manifest.errors,
         manifest=layout.manifest,
     )
+
+
+def _with_checksum(manifest: Manifest, name: str, checksum: int) -> Manifest:
+    """The manifest with the CRC32 of the file `name`."""
+    files = (replace(file, crc32=checksum) if file.name == name else file for file in manifest.files)
+    return replace(manifest, files=tuple(files))
 
 
 def default_jobs() -> int:

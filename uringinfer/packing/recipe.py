@@ -20,8 +20,9 @@ TABLE_FORMAT = "q8"
 """What embedding and head become where less than 8 bits are asked for the trunk."""
 TABLE_BITS = 8
 
-Role = Literal["trunk", "table", "expert", "exact"]
-"""A tensor is a matrix of the trunk, an embedding or head, a matrix of an expert, or is to be left alone."""
+Role = Literal["trunk", "heads", "table", "expert", "exact"]
+"""A tensor is a matrix of the trunk, one whose rows are used by head, an embedding or head, a matrix of an
+expert, or is to be left alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,8 @@ class Recipe:
         wanted = self.experts if role == "expert" else self.trunk
         if wanted == KEEP or role == "exact" or not can_hold(wanted, shape) or min(shape) == 1:
             return kept
-        if role == "table" and not _serves_as_table(wanted):
+        falls_short = role == "table" and not _serves_as_table(wanted)
+        if falls_short or (role == "heads" and weight_format(wanted).stages):
             return TABLE_FORMAT if kept in FLOATS else kept
         return wanted
 
@@ -108,6 +110,18 @@ def _serves_as_table(name: str) -> bool:
     """Whether rows can be looked up in the format one at a time, and have 8 bits or more."""
     form = weight_format(name)
     return form.bits_per_weight >= TABLE_BITS and form.row_granularity == 1
+
+
+def with_stages(names: Sequence[str], stages: int | None) -> list[str]:
+    """The formats `names` with so many stages, 1 to 3, where they have any: vq3 becomes vq2.
+
+    Raises UsageError if there are no stages to choose.
+    """
+    if stages is None:
+        return list(names)
+    if "vq3" not in names:
+        raise UsageError(f"{stages} stages of no format", hint="--stages goes with vq3, as in --experts vq3")
+    return [f"vq{stages}" if name == "vq3" else name for name in names]
 
 
 def parse_rule(text: str) -> tuple[str, str]:

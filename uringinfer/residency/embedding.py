@@ -177,5 +177,5 @@ class EmbeddingRows:
         for position, piece, block in batch:
             sections = [next(arrived).destination[window.start : window.stop] for window in block.windows]
             packed = weight_format(piece.format).join(block.rows, piece.cols, sections)
-            weight = Weight(piece.format, block.rows, piece.cols, packed)
+            weight = Weight(piece.format, block.rows, piece.cols, packed, piece.codebook)
             out[position] = decode_rows(weight, np.array([block.row - block.first]))[0]

@@ -6,13 +6,18 @@ its rows (a panel) in a segment of its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
 
 from uringinfer.container.manifest import Segment, TensorPart
 from uringinfer.errors import IntegrityError
 from uringinfer.kernels.formats import Weight
 from uringinfer.storage.reader import Bytes
+
+Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +35,13 @@ class Piece:
     start: int
     stop: int
     is_last: bool
+    codebook: Floats | None = field(default=None, compare=False)
+    """The codebook that the tensor's format needs, if any."""
 
     def weight(self, segment_bytes: Bytes) -> Weight:
         """The piece as a packed matrix, a view into the segment's bytes."""
-        return Weight(
-            self.format, self.row_stop - self.row_start, self.cols, segment_bytes[self.start : self.stop]
-        )
+        rows, data = self.row_stop - self.row_start, segment_bytes[self.start : self.stop]
+        return Weight(self.format, rows, self.cols, data, self.codebook)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +55,11 @@ class Tensor:
     pieces: tuple[Piece, ...]
 
 
-def tensors_in_order(segments: Sequence[Segment]) -> tuple[Tensor, ...]:
-    """Every tensor of these segments (of a checked manifest) in order of execution.
+def tensors_in_order(
+    segments: Sequence[Segment], codebooks: Mapping[str, Floats] | None = None
+) -> tuple[Tensor, ...]:
+    """Every tensor of these segments (of a checked manifest) in order of execution. With the `codebooks`, by
+    the names of their tensors, pieces can be multiplied in every format.
 
     Raises IntegrityError if something else lies between two panels of a tensor: the order of execution would
     need two segments at once.
@@ -68,13 +77,23 @@ def tensors_in_order(segments: Sequence[Segment]) -> tuple[Tensor, ...]:
             latest = part.name
             parts[part.name] = part
             is_last = position == len(segment.parts) - 1
-            pieces.setdefault(part.name, []).append(_piece(number, part, is_last))
+            codebook = codebooks.get(part.name) if codebooks else None
+            pieces.setdefault(part.name, []).append(_piece(number, part, is_last, codebook))
     return tuple(
         Tensor(name, part.shape, pieces[name][-1].row_stop, part.cols, tuple(pieces[name]))
         for name, part in parts.items()
     )
 
 
-def _piece(segment: int, part: TensorPart, is_last: bool) -> Piece:
-    stop = part.offset + part.nbytes
-    return Piece(segment, part.format, part.row_start, part.row_stop, part.cols, part.offset, stop, is_last)
+def _piece(segment: int, part: TensorPart, is_last: bool, codebook: Floats | None) -> Piece:
+    return Piece(
+        segment,
+        part.format,
+        part.row_start,
+        part.row_stop,
+        part.cols,
+        part.offset,
+        part.offset + part.nbytes,
+        is_last,
+        codebook,
+    )

@@ -21,7 +21,7 @@ from uringinfer.kernels import Kernels
 from uringinfer.residency.embedding import EmbeddingRows
 from uringinfer.residency.experts import ExpertCache
 from uringinfer.residency.lease import Lease, Slot
-from uringinfer.residency.order import Tensor, tensors_in_order
+from uringinfer.residency.order import Floats, Tensor, tensors_in_order
 from uringinfer.residency.passes import TrunkPass
 from uringinfer.residency.ring import Check, SegmentRing
 from uringinfer.residency.timeline import Timeline
@@ -79,7 +79,7 @@ class Trunk:
 
     `check` is called with every segment that was read, before it is used; `poison` makes views that outlive
     their slot give NaN; `experts` is what a pass hands to models that have routed experts; `timeline` hears
-    of passes and segments.
+    of passes and segments; `codebooks` are those that tensors need, by their names.
     """
 
     def __init__(
@@ -94,6 +94,7 @@ class Trunk:
         poison: bool = False,
         experts: ExpertCache | None = None,
         timeline: Timeline | None = None,
+        codebooks: Mapping[str, Floats] | None = None,
     ) -> None:
         self._segments = tuple(segments)
         self._file = file
@@ -102,7 +103,7 @@ class Trunk:
         self._check = check
         self._experts = experts
         self._timeline = timeline
-        tensors = tensors_in_order(segments)
+        tensors = tensors_in_order(segments, codebooks)
         self._tables: dict[str, Tensor] = {tensor.name: tensor for tensor in tensors}
         self._order = tuple(t for t in tensors if self._segments[t.pieces[0].segment].streamed)
         self._pinned = {number: Slot(region) for number, region in memory.pinned.items()}
