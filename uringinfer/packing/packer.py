@@ -46,7 +46,8 @@ Progress = Callable[[int, int], None]
 """progress(done, total), in bytes; called from the thread that called `pack`."""
 
 DEFAULT_JOBS = 8
-"""Each job reads or writes, never both: eight keep about four reads and four writes of 4 MiB in flight."""
+"""Each job reads or writes, never both: eight keep about four reads and four writes of 4 MiB in flight. With
+sixteen, twice as many finish one after the other at the end, and the rate is the same."""
 MAX_JOBS = 64
 """Threads of one pack. Each holds two buffers of 4 MiB: together at most 512 MiB."""
 

@@ -21,6 +21,9 @@ Bytes = NDArray[np.uint8]
 WINDOW_BYTES = 4 << 20
 """Large enough for a drive's full rate from a few threads, small enough to hold one in each."""
 
+READ_BYTES = WINDOW_BYTES - (128 << 10)
+"""What one window holds of any range, at alignments up to 64 KiB. A longer one costs another, small read."""
+
 _local = threading.local()
 
 

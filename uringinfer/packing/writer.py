@@ -18,11 +18,13 @@ from numpy.typing import NDArray
 from uringinfer.container.checksum import crc32
 from uringinfer.container.manifest import ALIGNMENT
 from uringinfer.errors import EnvironmentError_
+from uringinfer.packing.windows import READ_BYTES
 from uringinfer.storage.direct import open_file
 
 Bytes = NDArray[np.uint8]
 
-BUFFER_BYTES = 4 << 20
+BUFFER_BYTES = READ_BYTES
+"""Filled by one read, if a single tensor fills it."""
 
 
 def write_error(path: Path, offset: int, nbytes: int, error: OSError) -> EnvironmentError_:
