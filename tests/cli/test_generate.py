@@ -200,17 +200,15 @@ def test_a_full_drive_names_the_logits_that_it_has_no_room_for(monkeypatch, caps
 def test_a_tokenizer_that_may_not_be_read_exits_3_from_every_command(
     command_line, monkeypatch, model, arguments
 ):
-    def refusing(read):
-        def refuse(path, *rest, **options):
-            if path.name == "tokenizer.json":
-                raise PermissionError(errno.EACCES, "Permission denied", str(path))
-            return read(path, *rest, **options)
+    real = os.open
 
-        return refuse
+    def refuse(path, *rest, **options):
+        if Path(path).name == "tokenizer.json":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real(path, *rest, **options)
 
     # to the superuser everything is readable, so the refusal is played
-    monkeypatch.setattr(Path, "read_text", refusing(Path.read_text))
-    monkeypatch.setattr(Path, "read_bytes", refusing(Path.read_bytes))
+    monkeypatch.setattr(os, "open", refuse)
     result = command_line(arguments[0], model, *arguments[1:])
     assert result.code == 3
     assert result.stderr == f"uringinfer: cannot read {model}/tokenizer.json: Permission denied\n"

@@ -1,4 +1,6 @@
 import json
+import os
+import shutil
 
 import pytest
 
@@ -118,3 +120,23 @@ def test_a_gguf_file_is_not_packed_to_look_at_its_tokens(command_line, tmp_path)
     assert ids(command_line("tokenize", model, "--ids", "--control", "-p", text)) == expected
     assert command_line("detokenize", model, *expected).stdout == text + "\n"
     assert list(tmp_path.iterdir()) == [model]
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja"])
+def test_a_pipe_in_a_files_place_is_refused_without_waiting_for_its_writer(
+    command_line, model, tmp_path, name
+):
+    shutil.copytree(model, tmp_path / "copy")
+    path = tmp_path / "copy" / name
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    result = command_line("tokenize", path.parent, "-p", "a")
+    assert result.code == 4
+    assert f"{path}: is no regular file" in result.stderr
+
+
+def test_a_pipe_in_the_place_of_tiktokens_ranks_is_refused_too(command_line, tmp_path):
+    os.mkfifo(tmp_path / "tiktoken.model")
+    result = command_line("tokenize", tmp_path, "-p", "a")
+    assert result.code == 4
+    assert "tiktoken.model: is no regular file" in result.stderr

@@ -1,5 +1,6 @@
 import copy
 import json
+import os
 import re
 import zlib
 from dataclasses import replace
@@ -193,6 +194,13 @@ def test_a_link_out_of_the_directory_is_refused_and_one_inside_is_followed(direc
     trunk.unlink()
     trunk.symlink_to(tmp_path / "outside.bin")
     with pytest.raises(IntegrityError, match="leaves the container"):
+        Manifest.load(directory)
+
+
+def test_a_pipe_in_the_manifests_place_is_refused_without_waiting_for_its_writer(directory):
+    (directory / "manifest.json").unlink()
+    os.mkfifo(directory / "manifest.json")
+    with pytest.raises(IntegrityError, match=r"manifest\.json: is no regular file"):
         Manifest.load(directory)
 
 

@@ -1,4 +1,5 @@
 import json
+import os
 
 import pytest
 from container_maker import make_container
@@ -115,3 +116,10 @@ def test_a_link_in_place_of_a_bank_is_refused(sharded, tmp_path):
     path.rename(tmp_path / "elsewhere")
     path.symlink_to(tmp_path / "elsewhere")
     assert "not a regular file" in refusal(sharded)
+
+
+def test_a_pipe_in_the_markers_place_is_refused_without_waiting_for_its_writer(sharded):
+    path = drives(sharded)[1] / "shard.json"
+    path.unlink()
+    os.mkfifo(path)
+    assert "shard.json: is no regular file" in refusal(sharded)

@@ -197,3 +197,9 @@ def test_a_write_that_fails_leaves_the_older_file_and_nothing_else(tmp_path, mon
 def test_no_directory_to_write_to_is_said_in_one_line(tmp_path):
     with pytest.raises(EnvironmentError_, match="cannot write the session"):
         write_session(tmp_path / "missing" / "s", HEADER, arrays())
+
+
+def test_a_pipe_is_no_session_and_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "s")
+    with pytest.raises(IntegrityError, match="s: is no regular file"):
+        read_header(tmp_path / "s")

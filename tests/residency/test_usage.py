@@ -1,4 +1,5 @@
 import json
+import os
 
 import numpy as np
 import pytest
@@ -57,6 +58,12 @@ def test_what_is_no_json_is_left_out_with_a_note(tmp_path, content):
     (tmp_path / FILE_NAME).write_text(content)
     usage, note = read_usage(tmp_path, "abc", LAYERS, 4)
     assert usage is None and "cannot be read" in note
+
+
+def test_a_pipe_is_left_out_with_a_note_without_waiting_for_its_writer(tmp_path):
+    os.mkfifo(tmp_path / FILE_NAME)
+    usage, note = read_usage(tmp_path, "abc", LAYERS, 4)
+    assert usage is None and "is no regular file" in note
 
 
 def test_a_directory_that_cannot_be_written_is_named(tmp_path):

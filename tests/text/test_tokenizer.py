@@ -220,12 +220,11 @@ def test_damaged_tokenizer_is_an_integrity_error_that_names_it(tmp_path, content
 @pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json", "tiktoken.model"])
 def test_a_file_that_may_not_be_read_is_an_error_of_the_environment(tmp_path, monkeypatch, name):
     def refuse(path, *rest, **options):
-        code = errno.EACCES if path.exists() else errno.ENOENT
+        code = errno.EACCES if Path(path).exists() else errno.ENOENT
         raise OSError(code, os.strerror(code), str(path))
 
     (tmp_path / name).write_text("{}")
-    monkeypatch.setattr(Path, "read_text", refuse)
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(EnvironmentError_) as refused:
         Tokenizer.open(tmp_path)
     assert str(refused.value) == f"cannot read {tmp_path / name}: Permission denied"

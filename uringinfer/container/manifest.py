@@ -22,6 +22,7 @@ from uringinfer.container.fields import MAX_INTEGER, Fields, parse_object
 from uringinfer.container.kind_errors import KindError, read_errors
 from uringinfer.container.sharding import Sharding, check_drives, read_sharding
 from uringinfer.errors import EnvironmentError_, IntegrityError, UsageError
+from uringinfer.storage.regular import read_regular
 
 FORMAT_VERSION = 1
 MANIFEST_NAME = "manifest.json"
@@ -174,7 +175,7 @@ class Manifest:
             nbytes = path.stat().st_size
             if nbytes > MAX_MANIFEST_BYTES:
                 raise IntegrityError(f"{path}: {nbytes} bytes, more than any manifest ({MAX_MANIFEST_BYTES})")
-            data = path.read_bytes()
+            data = read_regular(path)
         except FileNotFoundError:
             raise IntegrityError(
                 f"{directory} holds no {MANIFEST_NAME}: it is no container, or was not packed to its end",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from uringinfer.container.fields import Fields, parse_object
 from uringinfer.errors import EnvironmentError_, IntegrityError
+from uringinfer.storage.regular import open_regular
 
 if TYPE_CHECKING:
     from uringinfer.container.manifest import Manifest
@@ -102,7 +103,7 @@ def marker(sharding: Sharding, drive: int) -> dict[str, Any]:
 def _check_marker(directory: Path, which: str, expected: dict[str, Any]) -> None:
     path = directory / MARKER_NAME
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             found = parse_object(file.read(_MAX_MARKER_BYTES), str(path))
     except OSError as error:
         raise IntegrityError(f"{which}: cannot read {path}: {os.strerror(error.errno or 0)}") from error

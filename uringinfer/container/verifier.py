@@ -22,6 +22,7 @@ from uringinfer.errors import EnvironmentError_, IntegrityError
 from uringinfer.storage.arena import Arena
 from uringinfer.storage.direct import StorageFile, open_file
 from uringinfer.storage.reader import Bytes, Reader, ReaderKind, ReadRequest, Ticket, open_reader
+from uringinfer.storage.regular import read_regular
 
 Progress = Callable[[int, int], None]
 """progress(done, total), in bytes; called from the thread that called `verify`."""
@@ -157,7 +158,7 @@ def _mismatch(target: Target, actual: int) -> str | None:
 def _check_file(target: Target) -> str | None:
     """Checks a small file, which may have any size."""
     try:
-        return _mismatch(target, crc32(target.path.read_bytes()))
+        return _mismatch(target, crc32(read_regular(target.path)))
     except OSError as error:
         raise EnvironmentError_(f"cannot read {target.path}: {os.strerror(error.errno or 0)}") from error
 

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from uringinfer.container.checksum import crc32
 from uringinfer.container.fields import MAX_INTEGER, Fields, parse_object
 from uringinfer.errors import EnvironmentError_, IntegrityError, UsageError
+from uringinfer.storage.regular import open_regular
 
 MAGIC = b"uringses"
 VERSION = 1
@@ -196,7 +197,7 @@ def _pieces(array: NDArray[Any]) -> Iterator[Bytes]:
 
 def _open(path: Path) -> BufferedReader:
     try:
-        return path.open("rb")
+        return open_regular(path)
     except OSError as error:
         raise UsageError(f"cannot read the session {path}: {os.strerror(error.errno or 0)}") from None
 

@@ -18,11 +18,11 @@ from typing import Any
 from uringinfer.container.fields import Fields, parse_object
 from uringinfer.container.manifest import MANIFEST_NAME
 from uringinfer.errors import EnvironmentError_, IntegrityError, UnsupportedModelError, UsageError
-from uringinfer.packing.regular import open_regular
 from uringinfer.packing.safetensors_header import ShardHeader, ShardTensor, read_header
 from uringinfer.packing.source import Bytes, SourceTensor
 from uringinfer.packing.windows import read_range
 from uringinfer.storage.direct import StorageFile, open_file
+from uringinfer.storage.regular import open_regular
 
 INDEX_NAME = "model.safetensors.index.json"
 SINGLE_NAME = "model.safetensors"

@@ -19,7 +19,7 @@ from typing import Any
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
 from uringinfer.errors import IntegrityError, UnsupportedModelError
-from uringinfer.packing.regular import open_regular
+from uringinfer.storage.regular import open_regular
 
 _VERSIONS = (2, 3)
 _MAX_DIMENSIONS = 4

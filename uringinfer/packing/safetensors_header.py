@@ -15,8 +15,8 @@ from pathlib import Path
 
 from uringinfer.container.fields import MAX_INTEGER, Fields, parse_object
 from uringinfer.errors import IntegrityError
-from uringinfer.packing.regular import open_regular
 from uringinfer.packing.source import DTYPE_BITS, SourceTensor
+from uringinfer.storage.regular import open_regular
 
 MAX_HEADER_BYTES = 100_000_000
 """The limit that the safetensors library itself keeps."""

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from uringinfer.errors import EnvironmentError_
+from uringinfer.errors import EnvironmentError_, IntegrityError
 from uringinfer.residency.policies import ExpertKey
+from uringinfer.storage.regular import read_regular
 
 FILE_NAME = "usage.json"
 _VERSION = 1
@@ -52,10 +53,10 @@ def read_usage(
     """The counts in `directory`, or None; and a note if there is a file that cannot be used."""
     path = directory / FILE_NAME
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_regular(path).decode())
     except FileNotFoundError:
         return None, None
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError, IntegrityError) as error:
         return None, f"{path} is left out: it cannot be read ({error})"
     usage = UsageCounts(layers, num_experts)
     problem = _problem(content, fingerprint, usage)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
+from io import TextIOWrapper
 from pathlib import Path
 
 from uringinfer.errors import EnvironmentError_, IntegrityError
+from uringinfer.storage.regular import open_regular
 
 
 def read_utf8(path: Path) -> str:
     """The text of the file `path`.
 
     Raises FileNotFoundError if there is none, EnvironmentError_ if the machine refuses to read it,
-    IntegrityError if it is not UTF-8.
+    IntegrityError if it is not UTF-8, or no regular file.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        with TextIOWrapper(open_regular(path), encoding="utf-8") as file:
+            return file.read()
     except FileNotFoundError:
         raise
     except OSError as error:

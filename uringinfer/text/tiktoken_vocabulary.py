@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from uringinfer.errors import EnvironmentError_, IntegrityError
+from uringinfer.storage.regular import read_regular
 from uringinfer.text.vocabulary import AddedToken
 
 FILE_NAME = "tiktoken.model"
@@ -102,7 +103,7 @@ class TiktokenVocabulary:
 def _read_ranks(path: Path) -> dict[bytes, int]:
     ranks: dict[bytes, int] = {}
     try:
-        lines = path.read_bytes().splitlines()
+        lines = read_regular(path).splitlines()
     except OSError as error:
         raise EnvironmentError_(f"cannot read {path}: {os.strerror(error.errno or 0)}") from error
     for number, line in enumerate(lines, start=1):

@@ -1,17 +1,17 @@
-"""Opens a checkpoint's files, whatever lies there: a pipe under a shard's name must not stop the program."""
+"""Opens files, whatever lies under their names: a pipe in the place of a model's file must not stop a run."""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 from uringinfer.errors import IntegrityError
 
 
-def open_regular(path: Path) -> BinaryIO:
+def open_regular(path: Path) -> BufferedReader:
     """The regular file `path`, or what a link there leads to, open for reading.
 
     Never waits for another process. Raises IntegrityError for a pipe, a socket, a device or a directory,
@@ -30,5 +30,11 @@ def open_regular(path: Path) -> BinaryIO:
     return os.fdopen(fd, "rb")
 
 
+def read_regular(path: Path) -> bytes:
+    """All bytes of the regular file `path`. Raises as `open_regular` does."""
+    with open_regular(path) as file:
+        return file.read()
+
+
 def _irregular(path: Path) -> IntegrityError:
-    return IntegrityError(f"{path}: is no regular file", hint="put the checkpoint's own file in its place")
+    return IntegrityError(f"{path}: is no regular file", hint="put the model's own file in its place")

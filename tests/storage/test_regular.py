@@ -1,0 +1,49 @@
+"""What lies under a file's name is looked at before anything waits for it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from uringinfer.errors import IntegrityError
+from uringinfer.storage.regular import open_regular, read_regular
+
+
+def test_a_file_and_a_link_to_one_are_read(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"weights")
+    (tmp_path / "link").symlink_to("file")
+    assert read_regular(tmp_path / "file") == read_regular(tmp_path / "link") == b"weights"
+    with open_regular(tmp_path / "link") as file:
+        assert file.read(3) == b"wei"
+
+
+def test_a_pipe_is_refused_without_waiting_for_its_writer(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(IntegrityError, match="pipe: is no regular file"):
+        read_regular(tmp_path / "pipe")
+
+
+def test_a_socket_a_device_and_a_directory_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # a socket's address must be short
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("socket")
+        for path in (Path("socket"), Path("/dev/zero"), tmp_path):
+            with pytest.raises(IntegrityError, match="is no regular file"):
+                open_regular(path)
+
+
+def test_what_is_not_there_is_an_oserror_of_the_system(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        open_regular(tmp_path / "none")
+
+
+def test_a_refused_file_is_closed(tmp_path: Path) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(IntegrityError):
+        open_regular(tmp_path)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
