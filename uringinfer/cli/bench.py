@@ -10,6 +10,7 @@ from typing import Any, get_args
 import click
 
 from uringinfer import api
+from uringinfer.cli import shared
 from uringinfer.cli.bench_plot import draw
 from uringinfer.cli.bench_table import as_csv, as_markdown, head, row_json
 from uringinfer.cli.plot import check_plot
@@ -59,13 +60,7 @@ def _positive_counts(text: str) -> list[int]:
 @click.option(
     "-r", "--repetitions", type=click.IntRange(1), default=5, show_default=True, help="Repetitions."
 )
-@click.option(
-    "--chunk",
-    type=click.IntRange(1),
-    default=api.DEFAULT_CHUNK,
-    show_default=True,
-    help="Prompt tokens fed in one pass over the weights.",
-)
+@shared.chunk
 @click.option(
     "--budget", "budgets", type=parse_sizes, metavar="SIZE,...", help="Memory of the whole process."
 )
@@ -104,13 +99,8 @@ def _positive_counts(text: str) -> list[int]:
     metavar="FILE",
     help="Draw tokens/s over the budget, under what drive and memory allow.",
 )
-@click.option(
-    "--report",
-    type=click.Path(path_type=Path),
-    metavar="FILE.html",
-    help="Write a page that shows what bounds each setting.",
-)
-@click.option("--pack-dir", type=click.Path(path_type=Path), help="Where a checkpoint is packed to.")
+@shared.page
+@shared.pack_dir
 @click.option("--quiet", is_flag=True, help="No progress.")
 def command(
     model: Path,

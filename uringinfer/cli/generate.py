@@ -12,11 +12,11 @@ from typing import Any
 import click
 
 from uringinfer import api
+from uringinfer.cli import shared
 from uringinfer.cli.inputs import read_text
 from uringinfer.cli.interrupts import first_interrupt
 from uringinfer.cli.progress import progress
 from uringinfer.errors import UsageError
-from uringinfer.units import parse_size
 
 INTERRUPTED = 130
 
@@ -56,16 +56,8 @@ def _token_ids(text: str) -> list[int]:
 @click.option(
     "-c", "--context", type=click.IntRange(1), help="Room for so many tokens.  [default: what is needed]"
 )
-@click.option(
-    "--chunk",
-    type=click.IntRange(1),
-    default=api.DEFAULT_CHUNK,
-    show_default=True,
-    help="Prompt tokens fed in one pass over the weights.",
-)
-@click.option(
-    "-t", "--threads", type=click.IntRange(1), help="Threads that compute.  [default: all processors]"
-)
+@shared.chunk
+@shared.threads
 @click.option("-s", "--seed", type=click.IntRange(0), help="Seed of the sampler.  [default: drawn]")
 @click.option(
     "--temp", "temperature", type=float, default=0.0, show_default=True, help="Temperature; 0 is greedy."
@@ -91,19 +83,12 @@ def _token_ids(text: str) -> list[int]:
 )
 @click.option("--stop", multiple=True, metavar="TEXT", help="End before this text; may be repeated.")
 @click.option("--ignore-eos", is_flag=True, help="Go on behind the model's end token.")
-@click.option(
-    "--budget",
-    type=parse_size,
-    metavar="SIZE",
-    help="Memory of the whole process, such as 8G.  [default: what the machine grants]",
-)
+@shared.budget
 @click.option(
     "--preset", type=click.Choice(api.PRESETS), help="A named memory for the trunk, instead of --budget."
 )
-@click.option(
-    "--trunk-budget", type=parse_size, metavar="SIZE", help="Memory of the trunk, pinned segments and ring."
-)
-@click.option("--cache-budget", type=parse_size, metavar="SIZE", help="Memory of the expert cache.")
+@shared.trunk_budget
+@shared.cache_budget
 @click.option(
     "--policy",
     type=click.Choice(api.ONLINE_POLICIES),
@@ -125,27 +110,9 @@ def _token_ids(text: str) -> list[int]:
 )
 @click.option("--trace", type=click.Path(path_type=Path), help="Write which experts each token used.")
 @click.option("--learn", is_flag=True, help="Remember which experts were used, for the next start.")
-@click.option(
-    "--io",
-    type=click.Choice(["auto", "uring", "preadv"]),
-    default="auto",
-    show_default=True,
-    help="How to read.",
-)
-@click.option(
-    "--placement",
-    type=click.Choice(["spread", "prefix"]),
-    default="spread",
-    show_default=True,
-    help="Which segments to pin.",
-)
-@click.option(
-    "--ring-slots",
-    type=click.IntRange(1),
-    default=2,
-    show_default=True,
-    help="Segments in flight; 1 reads synchronously.",
-)
+@shared.io
+@shared.placement
+@shared.ring_slots
 @click.option(
     "--save-session", type=click.Path(path_type=Path), help="Write the conversation to this file at the end."
 )

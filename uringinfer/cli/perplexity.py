@@ -7,20 +7,19 @@ import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
 
 from uringinfer import api
 from uringinfer.api import Comparison, PerplexityResult, measure_perplexity
+from uringinfer.cli import shared
 from uringinfer.cli.inputs import read_text
 from uringinfer.cli.interrupts import first_interrupt
 from uringinfer.cli.progress import Report, progress
 from uringinfer.errors import Interrupted
 from uringinfer.perplexity import SHORTEST_WINDOW
 from uringinfer.planning.machine import Machine
-from uringinfer.storage.reader import ReaderKind
-from uringinfer.units import parse_size
 
 SCHEMA_VERSION = 1
 _DEFAULT_SHARE = 0.75
@@ -48,18 +47,9 @@ _DEFAULT_SHARE = 0.75
 @click.option(
     "--chunk", type=click.IntRange(1), default=256, show_default=True, help="Tokens fed in one pass."
 )
-@click.option(
-    "-t", "--threads", type=click.IntRange(1), help="Threads that compute.  [default: all processors]"
-)
-@click.option(
-    "--budget",
-    type=parse_size,
-    metavar="SIZE",
-    help="Memory of the whole process, such as 8G.  [default: what the machine grants]",
-)
-@click.option(
-    "--io", type=click.Choice(get_args(ReaderKind)), default="auto", show_default=True, help="How to read."
-)
+@shared.threads
+@shared.budget
+@shared.io
 @click.option("--quiet", is_flag=True, help="No progress bar.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(model: Path, file: Path, **options: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from uringinfer import api
+from uringinfer.cli import shared
 from uringinfer.cli.plot import check_plot, new_figure, save_figure
 from uringinfer.cli.table import format_table
 from uringinfer.cli.values import segment_size
@@ -38,8 +39,8 @@ def _sweep_range(text: str) -> list[int]:
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option("--budget", type=parse_size, metavar="SIZE", help="Memory of the whole process.")
 @click.option("--preset", type=click.Choice(api.PRESETS), help="Named budgets of trunk and expert cache.")
-@click.option("--trunk-budget", type=parse_size, metavar="SIZE", help="Memory of the trunk.")
-@click.option("--cache-budget", type=parse_size, metavar="SIZE", help="Memory of the expert cache.")
+@shared.trunk_budget
+@shared.cache_budget
 @click.option(
     "--segment",
     type=segment_size,
@@ -47,27 +48,15 @@ def _sweep_range(text: str) -> list[int]:
     help="Plan a checkpoint as `pack --segment` would lay it out.  [default: auto]",
 )
 @click.option("--sweep", "budgets", type=_sweep_range, metavar="A:B", help="Budgets from A to B, as 2G:64G.")
-@click.option(
-    "--placement",
-    type=click.Choice(["spread", "prefix"]),
-    default="spread",
-    show_default=True,
-    help="Which segments are pinned: evenly spread ones, or the first.",
-)
-@click.option("--ring-slots", type=click.IntRange(1), default=2, show_default=True, help="Slots of the ring.")
+@shared.placement
+@shared.ring_slots
 @click.option(
     "-c",
     "--context",
     type=click.IntRange(1),
     help="Tokens of the conversation; 4096 unless given (generate takes what prompt and -n need).",
 )
-@click.option(
-    "--chunk",
-    type=click.IntRange(1),
-    default=api.DEFAULT_CHUNK,
-    show_default=True,
-    help="Prompt tokens fed in one pass.",
-)
+@shared.chunk
 @click.option("--drive", type=parse_rate, metavar="RATE", help="The drive's rate, such as 2.0GB/s.")
 @click.option("--compute", type=parse_rate, metavar="RATE", help="The kernels' rate, such as 20GB/s.")
 @click.option("--measure", is_flag=True, help="Clock drive and kernels on MODEL, two seconds each.")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import get_args
 
 import click
 
+from uringinfer.cli import shared
 from uringinfer.cli.progress import progress
 from uringinfer.container.verifier import verify
 from uringinfer.errors import IntegrityError
@@ -21,9 +21,7 @@ from uringinfer.units import format_rate, format_size
 @click.option(
     "--workers", type=click.IntRange(1), help="Threads that compute checksums. [default: one per CPU]"
 )
-@click.option(
-    "--io", type=click.Choice(get_args(ReaderKind)), default="auto", show_default=True, help="How to read."
-)
+@shared.io
 @click.option("--quiet", is_flag=True, help="No progress bar.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(model: Path, workers: int | None, io: ReaderKind, quiet: bool, as_json: bool) -> None:
