@@ -190,6 +190,41 @@ def test_what_is_wrong_with_a_run_is_told_before_it_is_loaded(
     assert err.startswith(f"uringinfer: {message}")
 
 
+def test_a_prompt_longer_than_the_context_is_told_before_it_is_loaded(monkeypatch, capsys, model):
+    monkeypatch.setattr(api.OpenModel, "load", lambda *rest: pytest.fail("the weights were loaded"))
+    code, err = run_main(monkeypatch, capsys, model, "--ids", "1,2,3,4,5", "-c", "4")
+    assert code == 2
+    assert err.startswith("uringinfer: 5 tokens after 0 do not fit into a context of 4")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-p", "a", "-c", "4"], "s holds 5 tokens, which do not fit into a context of 4"),
+        (["--ids", "1,2,3", "-c", "8"], "4 tokens after 5 do not fit into a context of 8"),
+        (["--ids", "600"], "token 600 is outside of the vocabulary of 600"),
+    ],
+)
+def test_what_is_wrong_with_a_saved_session_is_told_before_it_is_loaded(
+    monkeypatch, capsys, model, tmp_path, arguments, message
+):
+    # five tokens fed, a sixth chosen
+    run(model, "--ids", "1,2,3,4", "-n", 2, "--ignore-eos", "--save-session", tmp_path / "s")
+    monkeypatch.setattr(api.OpenModel, "load", lambda *rest: pytest.fail("the weights were loaded"))
+    code, err = run_main(monkeypatch, capsys, model, "--load-session", tmp_path / "s", *arguments)
+    assert code == 2
+    assert message in err
+
+
+def test_a_session_of_another_model_is_told_before_it_is_loaded(monkeypatch, capsys, model, tmp_path):
+    run(model, "--ids", "1,2,3,4", "-n", 2, "--ignore-eos", "--save-session", tmp_path / "s")
+    other = Containers(write_tiny_checkpoint(tmp_path / "checkpoint", layers=1), tmp_path)()
+    monkeypatch.setattr(api.OpenModel, "load", lambda *rest: pytest.fail("the weights were loaded"))
+    code, err = run_main(monkeypatch, capsys, other, "-p", "a", "--load-session", tmp_path / "s")
+    assert code == 2
+    assert "s is a conversation with another model" in err
+
+
 def test_a_full_drive_names_the_logits_that_it_has_no_room_for(monkeypatch, capsys, model):
     code, err = run_main(monkeypatch, capsys, model, "--ids", "1,2,3,4", "--logits-out", "/dev/full")
     assert code == 3

@@ -13,7 +13,7 @@ from kimi_k3_cases import CASES, GREEDY, make, prompt
 from uringinfer.container import Container
 from uringinfer.engine.generation import GenerationOptions
 from uringinfer.engine.loading import LoadOptions, open_model
-from uringinfer.errors import EnvironmentError_
+from uringinfer.errors import EnvironmentError_, Interrupted, UsageError
 from uringinfer.packing.packer import pack
 
 PROMPT = np.resize(prompt("mxfp4"), 40).tolist()
@@ -128,3 +128,18 @@ def test_a_saved_conversation_goes_on_bit_for_bit(native, tmp_path):
         restored = engine.load_session(tmp_path / "s", context=50)
         for token in (5, 6, 7):
             np.testing.assert_array_equal(restored.step(token), whole.step(token))
+
+
+def test_a_pass_that_was_interrupted_cannot_be_taken_back_from_a_recurrent_state(packed):
+    with open_model(packed["bf16"].path).load(LoadOptions(context=CONTEXT)) as engine:
+        session = engine.session()
+        session.feed(PROMPT[:4])
+        engine.interrupt()
+        with pytest.raises(Interrupted):
+            session.feed(PROMPT[4:6])
+        engine.trunk.resume()
+        with pytest.raises(UsageError, match="interrupted inside a pass"):
+            session.feed(PROMPT[4:6])
+        with pytest.raises(UsageError, match="interrupted inside a pass"):
+            session.save("never")
+        assert engine.session().feed(PROMPT[:1]).shape[0] == 1

@@ -1,6 +1,9 @@
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 
+from uringinfer.engine.generation import GenerationOptions, Listener
 from uringinfer.engine.loading import LoadOptions
 from uringinfer.errors import Interrupted, UsageError
 
@@ -67,13 +70,63 @@ def test_nothing_to_feed_is_an_error(engine):
         engine.session().feed([])
 
 
-def test_a_session_that_was_interrupted_inside_a_pass_refuses_to_go_on(engine):
-    session = engine.session()
-    session.feed([1, 2])
-    engine.interrupt()
-    with pytest.raises(Interrupted):
-        session.feed([3])
+class InterruptingTrunk:
+    """A trunk whose engine is asked to stop at the `left`-th product of a pass."""
+
+    def __init__(self, engine, left):
+        self.engine, self.left = engine, left
+
+    @contextmanager
+    def begin(self):
+        with self.engine.trunk.begin() as self.weights:
+            yield self
+
+    def matmul(self, *arguments, **options):
+        self.left -= 1
+        if self.left == 0:
+            self.engine.interrupt()
+        return self.weights.matmul(*arguments, **options)
+
+    def __getattr__(self, name):
+        return getattr(self.weights, name)
+
+
+def test_a_pass_interrupted_at_any_product_is_taken_back_and_the_session_goes_on(engine, monkeypatch):
+    undisturbed = engine.session()
+    undisturbed.feed([1, 2, 3])
+    expected = undisturbed.feed([4, 5])
+    interrupted = 0
+    for product in range(1, 100):
+        session = engine.session()
+        session.feed([1, 2, 3])
+        with monkeypatch.context() as patch:
+            patch.setattr(session, "_trunk", InterruptingTrunk(engine, product))
+            try:
+                session.feed([4, 5])
+            except Interrupted:
+                interrupted += 1
+                assert (session.is_whole, session.length, session.fed) == (True, 3, [1, 2, 3])
+            else:
+                break
+        engine.trunk.resume()
+        assert session.feed([4, 5]).tobytes() == expected.tobytes()
     engine.trunk.resume()
-    with pytest.raises(UsageError, match="interrupted inside a pass"):
-        session.feed([3])
-    assert engine.session().feed([1]).shape == (1, 600)
+    assert interrupted > 7  # a layer has seven matrices
+
+
+def test_a_session_that_was_interrupted_can_be_saved_and_goes_on_as_if_it_had_not(engine, tmp_path):
+    def stop_at_third_pass(logits):
+        passes.append(logits)
+        if len(passes) == 3:
+            engine.interrupt()
+
+    passes = []
+    greedy = GenerationOptions(max_tokens=8, ignore_eos=True)
+    whole = engine.generate([1, 2, 3], greedy).tokens
+    session = engine.session()
+    first = engine.generate([1, 2, 3], greedy, Listener(logits=stop_at_third_pass), session=session)
+    assert (first.finish_reason, len(first.tokens)) == ("interrupted", 3)
+    session.save(tmp_path / "s")
+    rest = GenerationOptions(max_tokens=8 - len(first.tokens), ignore_eos=True)
+    second = engine.generate([], rest, session=engine.load_session(tmp_path / "s"))
+    assert first.tokens + second.tokens == whole

@@ -1,5 +1,6 @@
 import json
 import struct
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -115,6 +116,29 @@ def test_a_trace_that_is_not_there_is_named(tmp_path):
 def test_a_trace_that_cannot_be_written_is_named(tmp_path):
     with pytest.raises(EnvironmentError_, match="cannot be written"):
         TraceWriter(tmp_path / "missing" / "t")
+
+
+def test_a_full_drive_is_named_by_the_tokens_that_do_not_fit():
+    layers = [(layer, range(100)) for layer in range(100)]
+    with (
+        pytest.raises(EnvironmentError_, match="trace '/dev/full' cannot be written: No space left"),
+        TraceWriter(Path("/dev/full")) as writer,
+    ):
+        writer.write_token(0, layers)
+        writer.write_token(1, layers)
+        pytest.fail("the tokens were taken")
+
+
+def test_a_drive_that_is_full_at_the_end_is_named_too():
+    full = pytest.raises(EnvironmentError_, match="trace '/dev/full' cannot be written: No space left")
+    with full, TraceWriter(Path("/dev/full")) as writer:
+        writer.write_token(0, [(0, [1])])
+
+
+def test_a_full_drive_does_not_hide_the_error_that_ended_the_run():
+    with pytest.raises(ZeroDivisionError), TraceWriter(Path("/dev/full")) as writer:
+        writer.write_token(0, [(0, [1])])
+        raise ZeroDivisionError
 
 
 def test_an_unknown_kind_of_trace_is_refused(tmp_path):

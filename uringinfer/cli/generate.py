@@ -121,16 +121,13 @@ def _token_ids(text: str) -> list[int]:
     type=click.Path(path_type=Path),
     help="Go on with the conversation in this file; a prompt is its next turn, none just goes on.",
 )
-@click.option("--verify-reads", is_flag=True, help="Check the CRC32 of every segment that is read.")
 @click.option(
-    "--pack-dir", type=click.Path(path_type=Path), help="Where a checkpoint is packed.  [default: the cache]"
+    "--verify-reads",
+    is_flag=True,
+    help="Check the CRC32 of every segment and expert that is read; not of embedding rows read one by one.",
 )
-@click.option(
-    "--report",
-    type=click.Path(path_type=Path),
-    metavar="FILE.html",
-    help="Write a page that shows what bounds the run.",
-)
+@shared.pack_dir
+@shared.page
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the text.")
 @click.option("--stats/--no-stats", default=True, show_default=True, help="Statistics on stderr.")
 @click.option(
@@ -185,15 +182,16 @@ def _run(
             progress=report,
             announce=_say,
         )
-        saved = options["load_session"] and api.read_header(options["load_session"])
+        session_path: Path | None = options["load_session"]
+        saved = None if session_path is None else (session_path, api.read_header(session_path))
         ids = (
             options["ids"]
             if prompt is None
             else opened.encode(prompt, raw=options["raw"], goes_on=saved is not None)
         )
-        if ids or saved is None:
-            opened.check_prompt(ids)
-        engine = opened.load(_load_options(opened, len(ids), len(saved.ids) if saved else 0, options), report)
+        load_options = _load_options(opened, len(ids), len(saved[1].ids) if saved else 0, options)
+        opened.check_turn(ids, load_options, saved)
+        engine = opened.load(load_options, report)
     with engine, ExitStack() as stack:
         for line in (engine.setup.to_text(), *(f"note: {note}" for note in engine.notes)):
             _say(line)
@@ -210,7 +208,7 @@ def _run(
             engine.trace_to(stack.enter_context(api.TraceWriter(options["trace"])))
             stack.callback(engine.end_trace)
         stack.enter_context(first_interrupt(engine.interrupt))
-        session = engine.load_session(options["load_session"]) if saved else engine.session()
+        session = engine.load_session(session_path) if session_path else engine.session()
         generation = engine.generate(ids, generation_options, listener, session=session)
         if generation.tokens and not options["as_json"]:
             click.echo()
@@ -218,13 +216,21 @@ def _run(
             engine.learn()
         if options["report"] is not None:
             api.write_run_page(options["report"], engine, generation)
-        if options["save_session"] is not None and session.is_whole:
-            session.save(options["save_session"])
-        elif options["save_session"] is not None:
-            _say("note: the session was interrupted inside a pass and is not saved")
+        if options["save_session"] is not None:
+            _save(session, options["save_session"])
     for note in generation.notes[len(engine.notes) :]:
         _say(f"note: {note}")
     return generation
+
+
+def _save(session: api.Session, path: Path) -> None:
+    """Saves what there is; an interrupted run may have nothing to save."""
+    if not session.length:
+        _say("note: the session was interrupted before anything was fed and is not saved")
+    elif not session.is_whole:
+        _say("note: the session was interrupted inside a pass, this model cannot take it back: not saved")
+    else:
+        session.save(path)
 
 
 def _load_options(

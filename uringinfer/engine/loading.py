@@ -23,7 +23,8 @@ from uringinfer.engine.engine import Engine
 from uringinfer.engine.expert_loading import ExpertFiles, expert_sizes, learned_usage, usage_curve
 from uringinfer.engine.memory import carve_trunk, peak_resident_bytes, release_unused, warm_up
 from uringinfer.engine.prompt import Prompter
-from uringinfer.engine.session import as_tokens
+from uringinfer.engine.session import as_tokens, check_header, check_room
+from uringinfer.engine.session_file import SessionHeader
 from uringinfer.engine.source import MANIFEST, find_container
 from uringinfer.errors import BudgetError, UsageError
 from uringinfer.kernels import Kernels, open_kernels
@@ -114,9 +115,21 @@ class OpenModel:
         """The ids of a prompt; see `Engine.encode`."""
         return self.prompter.encode(prompt, raw=raw, goes_on=goes_on)
 
-    def check_prompt(self, ids: Sequence[int]) -> None:
-        """Raises UsageError unless `ids` can be fed: at least one, each a token of this model."""
-        as_tokens(ids, self.model.vocab_size)
+    def check_turn(
+        self, ids: Sequence[int], options: LoadOptions, saved: tuple[Path, SessionHeader] | None = None
+    ) -> None:
+        """Raises UsageError unless `ids` can be fed after loading with `options`: at least one, each a token
+        of this model, within the context. `saved` goes first, a session file and its header: it must be of
+        this model, and needs no ids behind it."""
+        context = self.context(options)
+        fed = unfed = 0
+        if saved is not None:
+            path, header = saved
+            check_header(path, header, self.model.family, self.container.fingerprint, context)
+            fed, unfed = header.length, len(header.ids) - header.length
+        if ids or saved is None:
+            as_tokens(ids, self.model.vocab_size)
+        check_room(fed, unfed + len(ids), context)
 
     def context_for(self, tokens: int) -> int:
         """A context with room for `tokens` tokens, rounded up, and at most the model's."""

@@ -55,16 +55,22 @@ class Session:
 
         Logits are float32 [tokens of the chunk, vocab] if `all_logits`, else [1, vocab] of its last token.
         Raises UsageError if `ids` is empty, holds no token of the model, or does not fit into the context;
-        Interrupted if the engine was asked to stop. After a pass that did not end, the session is of no use
-        any more and refuses to go on.
+        Interrupted if the engine was asked to stop. A pass that did not end is taken back, so that the
+        session can go on; where the model has a recurrent state it cannot be, and the session refuses to.
         """
         tokens = as_tokens(ids, self._model.vocab_size)
         self._check(tokens)
         for start in range(0, len(tokens), self._chunk):
             chunk = tokens[start : start + self._chunk]
+            fed = self.length
             self.is_whole = False
-            with self._trunk.begin() as weights:
-                logits = self._model.forward(weights, self._state, chunk, all_logits=all_logits)
+            try:
+                with self._trunk.begin() as weights:
+                    logits = self._model.forward(weights, self._state, chunk, all_logits=all_logits)
+            except BaseException:
+                self._state.length = fed
+                self.is_whole = self._state.can_rewind
+                raise
             self.chosen = None
             self.fed += chunk.tolist()
             self.last_logits = logits[-1].copy()
@@ -90,8 +96,8 @@ class Session:
     def save(self, path: Path | str) -> None:
         """Writes the conversation to `path`, in one step.
 
-        Raises UsageError if nothing was fed or if the session was interrupted inside a pass,
-        EnvironmentError_ if the file cannot be written.
+        Raises UsageError if nothing was fed or if the session is not whole (`is_whole`: a pass was
+        interrupted and could not be taken back), EnvironmentError_ if the file cannot be written.
         """
         if not self.is_whole:
             raise UsageError("this session was interrupted inside a pass: there is no whole state to save")
@@ -110,17 +116,7 @@ class Session:
         """
         path = Path(path)
         header = read_header(path)
-        if header.model != self._fingerprint:
-            raise UsageError(
-                f"{path} is a conversation with another model ({header.family}, {header.model}; this is"
-                f" {self._model.family}, {self._fingerprint})",
-                hint="load it with the container that it was saved with",
-            )
-        if not 0 < header.length <= self.context or len(header.ids) > header.length + 1:
-            raise UsageError(
-                f"{path} holds {header.length} tokens, which do not fit into a context of {self.context}",
-                hint="use a longer context (-c)",
-            )
+        check_header(path, header, self._model.family, self._fingerprint, self.context)
         self.is_whole = False
         self._state.length = header.length
         logits = np.empty(self._model.vocab_size, np.float32)
@@ -137,11 +133,31 @@ class Session:
     def _check(self, tokens: NDArray[np.int64]) -> None:
         if not self.is_whole:
             raise UsageError("this session was interrupted inside a pass", hint="begin a new one")
-        if self.length + len(tokens) > self.context:
-            raise UsageError(
-                f"{len(tokens)} tokens after {self.length} do not fit into a context of {self.context}",
-                hint="use a longer context (-c) or a shorter prompt",
-            )
+        check_room(self.length, len(tokens), self.context)
+
+
+def check_header(path: Path, header: SessionHeader, family: str, fingerprint: str, context: int) -> None:
+    """Raises UsageError unless the session in `path` belongs to the model and fits into `context`."""
+    if header.model != fingerprint:
+        raise UsageError(
+            f"{path} is a conversation with another model ({header.family}, {header.model}; this is"
+            f" {family}, {fingerprint})",
+            hint="load it with the container that it was saved with",
+        )
+    if not 0 < header.length <= context or len(header.ids) > header.length + 1:
+        raise UsageError(
+            f"{path} holds {header.length} tokens, which do not fit into a context of {context}",
+            hint="use a longer context (-c)",
+        )
+
+
+def check_room(fed: int, tokens: int, context: int) -> None:
+    """Raises UsageError unless `tokens` more fit into `context` behind the `fed` ones."""
+    if fed + tokens > context:
+        raise UsageError(
+            f"{tokens} tokens after {fed} do not fit into a context of {context}",
+            hint="use a longer context (-c) or a shorter prompt",
+        )
 
 
 def as_tokens(ids: Sequence[int] | NDArray[np.int64], vocab_size: int) -> NDArray[np.int64]:

@@ -25,6 +25,8 @@ class DeltaState:
     """`memory` float32 [heads, key channels, value channels] and `history` float32 [3, taps - 1, channels],
     the last inputs of the convolutions of q, k and v; zeros before the first token."""
 
+    is_positional = False
+
     def __init__(self, heads: int, head_dim: int, taps: int) -> None:
         self.memory: Floats = np.zeros((heads, head_dim, head_dim), np.float32)
         self.history: Floats = np.zeros((3, taps - 1, heads * head_dim), np.float32)

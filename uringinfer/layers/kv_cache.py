@@ -12,6 +12,8 @@ class KeyValueCache:
 
     A position's place is its number, so nothing moves when the conversation grows."""
 
+    is_positional = True
+
     def __init__(self, heads: int, context: int, key_dim: int, value_dim: int) -> None:
         self.keys: Floats = np.zeros((heads, context, key_dim), np.float32)
         self.values: Floats = np.zeros((heads, context, value_dim), np.float32)

@@ -23,6 +23,8 @@ from uringinfer.layers.weights import Floats, Weights
 class LatentCache:
     """`rows` float32 [context, rank + rope]: the normed latent of each position, then its rotary key."""
 
+    is_positional = True
+
     def __init__(self, context: int, width: int) -> None:
         self.rows: Floats = np.zeros((context, width), np.float32)
 

@@ -39,6 +39,12 @@ class State(Protocol):
     @property
     def nbytes(self) -> int: ...
 
+    @property
+    def can_rewind(self) -> bool:
+        """Whether a smaller `length` takes back what was fed since, or was being fed; not so where a position
+        changes a recurrent state."""
+        ...
+
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         """Every array that a saved session must hold, by name: views of what `length` positions fill."""
         ...

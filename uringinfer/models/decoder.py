@@ -29,7 +29,10 @@ _OBJECTS = 4096
 
 
 class Cache(Protocol):
-    """What one attention layer remembers."""
+    """What one attention layer remembers. `is_positional`: each position has a place of its own, which it
+    alone writes; what a position does to anything else cannot be taken back."""
+
+    is_positional: bool
 
     @property
     def nbytes(self) -> int: ...
@@ -133,6 +136,11 @@ class DecoderState:
     @property
     def nbytes(self) -> int:
         return sum(cache.nbytes for cache in self.caches)
+
+    @property
+    def can_rewind(self) -> bool:
+        """See `State.can_rewind`."""
+        return all(cache.is_positional for cache in self.caches)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What the positions fed fill of every cache, under 'layers.N.'."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -159,26 +160,31 @@ def _read_pairs(path: Path, data: bytes) -> Trace:
 
 
 class TraceWriter:
-    """Writes a trace while tokens are made; use it in a `with`. `kind` is 'jsonl' or 'pairs'."""
+    """Writes a trace while tokens are made; use it in a `with`. `kind` is 'jsonl' or 'pairs'.
+
+    Raises EnvironmentError_ naming the file if it cannot be written, when it is opened or later (a full
+    drive).
+    """
 
     def __init__(self, path: Path, kind: str = "jsonl") -> None:
         if kind not in ("jsonl", "pairs"):
             raise UsageError(f"no trace is of the kind '{kind}'", hint="choose jsonl or pairs")
         self._kind = kind
-        try:
+        self._path = path
+        with self._naming_the_file():
             self._file = path.open("wb")
-        except OSError as error:
-            raise EnvironmentError_(f"trace '{path}' cannot be written: {error.strerror}") from error
 
     def write_token(self, token: int, layers: Sequence[tuple[int, Sequence[int]]]) -> None:
         """One token's experts: (layer number, experts) of each layer that has some, in the order of
         execution."""
         if self._kind == "jsonl":
             experts = [[int(expert) for expert in chosen] for _, chosen in layers]
-            self._file.write(json.dumps({"tok": token, "layers": experts}).encode() + b"\n")
+            data = json.dumps({"tok": token, "layers": experts}).encode() + b"\n"
         else:
             pairs = [(layer, expert) for layer, chosen in layers for expert in chosen]
-            self._file.write(np.array(pairs, "<i4").tobytes())
+            data = np.array(pairs, "<i4").tobytes()
+        with self._naming_the_file():
+            self._file.write(data)
 
     def __enter__(self) -> TraceWriter:
         return self
@@ -186,4 +192,18 @@ class TraceWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
+        try:
+            with self._naming_the_file():
+                self._file.close()
+        except EnvironmentError_:
+            if error is None:  # else the first error is the one to tell
+                raise
+
+    @contextmanager
+    def _naming_the_file(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise EnvironmentError_(
+                f"trace '{self._path}' cannot be written: {error.strerror}", hint="choose another file"
+            ) from error
