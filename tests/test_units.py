@@ -33,6 +33,12 @@ def test_a_rate_is_decimal_bytes_per_second():
         parse_rate("0GB/s")
 
 
+@pytest.mark.parametrize("text", ["2", "2.0", "2/s", "", "/s"])
+def test_a_rate_without_a_unit_is_refused(text):
+    with pytest.raises(UsageError, match="is not a rate"):
+        parse_rate(text)
+
+
 def test_a_size_prints_as_gib_with_two_decimals():
     assert format_size(3 << 30) == "3.00 GiB"
     assert format_size(5 << 20) == "5.00 MiB"

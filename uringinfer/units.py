@@ -35,7 +35,8 @@ def parse_rate(text: str) -> float:
     match = _RATE.fullmatch(text.strip())
     size = match.group(1) if match else text
     try:
-        rate = float(parse_size(size))
+        # a bare number means gigabytes to whoever writes it, and would be bytes
+        rate = float(parse_size(size)) if size.strip()[-1:].isalpha() else 0.0
     except UsageError:
         rate = 0.0
     if rate <= 0:

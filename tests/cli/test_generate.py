@@ -174,6 +174,8 @@ def test_wrong_sampling_is_told_before_anything_is_loaded(monkeypatch, capsys, t
         (["--ids", "-1"], 2, "token -1 is outside of the vocabulary of 600"),
         (["--ids", ""], 2, "there is no token to feed"),
         (["--ids", "1", "--stop", ""], 2, "a stop string is empty"),
+        (["--ids", "1", "--trace", "trace"], 2, "MODEL has no routed experts, so there is no trace"),
+        (["--ids", "1", "--learn"], 2, "MODEL has no routed experts, so there is no usage"),
         *(
             (["--ids", "1", option, path], 3, f"cannot write {path}: {problem}")
             for option in ("--logits-out", "--save-session", "--trace", "--report")
@@ -187,7 +189,7 @@ def test_what_is_wrong_with_a_run_is_told_before_it_is_loaded(
     monkeypatch.setattr(api.OpenModel, "load", lambda *rest: pytest.fail("the weights were loaded"))
     got, err = run_main(monkeypatch, capsys, model, *arguments)
     assert (got, err.count("\n")) == (code, 1)
-    assert err.startswith(f"uringinfer: {message}")
+    assert err.startswith(f"uringinfer: {message.replace('MODEL', model)}")
 
 
 def test_a_prompt_longer_than_the_context_is_told_before_it_is_loaded(monkeypatch, capsys, model):

@@ -16,7 +16,7 @@ from uringinfer.container.container import Container
 from uringinfer.engine.generation import Generation, GenerationOptions, Listener, Turn
 from uringinfer.engine.memory import peak_resident_bytes
 from uringinfer.engine.prompt import Prompter
-from uringinfer.engine.routing_log import RoutingLog
+from uringinfer.engine.routing_log import RoutingLog, dense_model
 from uringinfer.engine.session import Session
 from uringinfer.errors import UsageError
 from uringinfer.kernels import Kernels
@@ -188,11 +188,11 @@ class Engine:
 
     def trace_to(self, writer: TraceWriter) -> None:
         """Writes which experts each token uses from now on. Raises UsageError for a dense model."""
-        self._routing_log("a trace").writer = writer
+        self._routing_log("trace").writer = writer
 
     def end_trace(self) -> None:
         """Writes what is left of the trace; nothing is written after this."""
-        log = self._routing_log("a trace")
+        log = self._routing_log("trace")
         log.end_pass()
         log.writer = None
 
@@ -211,7 +211,7 @@ class Engine:
 
     def _routing_log(self, what: str) -> RoutingLog:
         if self.routing is None:
-            raise UsageError(f"{self.container.path} has no routed experts, so there is no {what}")
+            raise dense_model(self.container.path, what)
         return self.routing
 
     def snapshot(self) -> Snapshot:

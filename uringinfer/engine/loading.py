@@ -23,6 +23,7 @@ from uringinfer.engine.engine import Engine
 from uringinfer.engine.expert_loading import ExpertFiles, expert_sizes, learned_usage, usage_curve
 from uringinfer.engine.memory import carve_trunk, peak_resident_bytes, release_unused, warm_up
 from uringinfer.engine.prompt import Prompter
+from uringinfer.engine.routing_log import dense_model
 from uringinfer.engine.session import as_tokens, check_header, check_room
 from uringinfer.engine.session_file import SessionHeader
 from uringinfer.engine.source import MANIFEST, find_container
@@ -114,6 +115,11 @@ class OpenModel:
     def encode(self, prompt: str, *, raw: bool = False, goes_on: bool = False) -> list[int]:
         """The ids of a prompt; see `Engine.encode`."""
         return self.prompter.encode(prompt, raw=raw, goes_on=goes_on)
+
+    def check_experts(self, what: str) -> None:
+        """Raises UsageError for a dense model, which has no `what`."""
+        if not self.model.expert_layers():
+            raise dense_model(self.container.path, what)
 
     def check_turn(
         self, ids: Sequence[int], options: LoadOptions, saved: tuple[Path, SessionHeader] | None = None
@@ -377,7 +383,7 @@ def open_to_plan(path: str | Path, segment: SegmentSize | None = None) -> OpenMo
         cuts |= {name: cut_trunk(model, source, name) for name in ("layer", "auto") if name != chosen}
     finally:
         source.close()
-    return OpenModel(container, model, Prompter(path), open_kernels(), is_packed=False, cuts=cuts)
+    return OpenModel(container, model, Prompter.of_model(path), open_kernels(), is_packed=False, cuts=cuts)
 
 
 def _cut_name(segment: SegmentSize) -> str:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 from numpy.typing import NDArray
 
+from uringinfer.errors import UsageError
 from uringinfer.residency.trace import TraceWriter
 from uringinfer.residency.usage import UsageCounts
+
+
+def dense_model(path: Path, what: str) -> UsageError:
+    """The error of asking the dense model at `path` for `what`, which only a mixture of experts has."""
+    return UsageError(f"{path} has no routed experts, so there is no {what}", hint="leave the option out")
 
 
 class RoutingLog:
