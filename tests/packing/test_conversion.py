@@ -1,6 +1,7 @@
 """Packs that change formats: which bytes, which errors, and that nothing but the formats decides them."""
 
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -248,3 +249,36 @@ def test_the_space_that_is_asked_for_is_that_of_the_converted_model(tmp_path, mo
     converted = pack(checkpoint, tmp_path / "a.uring", trunk="q4")
     kept = pack(checkpoint, tmp_path / "b.uring")
     assert asked[1] - asked[0] == kept.nbytes - converted.nbytes > 0
+
+
+def test_a_matrix_of_any_size_is_converted_in_little_memory(tmp_path):
+    bits, _ = bf16(np.tile(RNG.standard_normal((256, 2048)).astype(np.float32), (16, 1)))
+    write_tensors(tmp_path / "m", {"w": ("BF16", bits, bits.shape)})
+    model = model_of(TensorSpec("w", bits.shape, ("w",)))
+    peaks = []
+    for name in ("q8", "fp8", "mxfp4"):
+        tracemalloc.start()
+        pack(
+            *(tmp_path / "m", tmp_path / f"{name}.uring"),
+            make_model=lambda config: model,
+            trunk=name,
+            segment="layer",
+            jobs=1,
+        )
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert max(peaks) < bits.nbytes  # as float32 it takes twice that
+
+
+def test_layers_that_are_packed_one_by_one_end_with_the_same_bytes_and_errors(tmp_path):
+    checkpoint = make_checkpoint(tmp_path / "m")
+    options = {"trunk": "mxfp4", "segment": 16384}
+    whole = pack(checkpoint, tmp_path / "whole.uring", **options)
+    for layer in (1, 0):
+        part = pack(checkpoint, tmp_path / "parts.uring", layers=(layer, layer), **options)
+        assert not part.complete
+        assert part.errors == ()
+    report = pack(checkpoint, tmp_path / "parts.uring", **options)
+    assert report.errors == whole.errors
+    assert report.resumed_bytes == whole.nbytes
+    assert contents(tmp_path / "parts.uring") == contents(tmp_path / "whole.uring")
