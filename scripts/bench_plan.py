@@ -1,10 +1,11 @@
 """Compares the tokens per second that `plan` predicts with what `bench` measures, at three budgets.
 
 Makes a dense model and a mixture of experts, both synthetic and bf16, in a directory that is removed at the
-end. In each round and at each budget the rates of drive and kernels are clocked before and after the
-measurement, since both drift, and the prediction uses their means. Prints a Markdown section.
+end; the use of experts is learned from other tokens than those that are measured. In each round and at each
+budget the rates of drive and compute are clocked before and after the measurement, as `plan --measure` does,
+since both drift, and the prediction uses their means. Prints a Markdown section.
 
-    python scripts/bench_plan.py [--directory DIR] [--size 1500MB] [--rounds 3] [--tokens 6]
+    python scripts/bench_plan.py [--directory DIR] [--size 1500MB] [--rounds 3] [--tokens 8]
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 from make_synthetic import layers_for_size, llama_config, llama_tensors, write_checkpoint
 from synthetic_moe import moe_config, moe_tensors
 
@@ -31,6 +32,8 @@ from uringinfer.units import format_rate, format_size, parse_size
 SHARES = (0.3, 0.6, 0.9)
 """Budgets, as shares of the weights."""
 CLOCK_SECONDS = 1.0
+LEARNED_TOKENS = 96
+"""Of another seed than those that are measured: what `generate --learn` would have seen."""
 TARGET = 0.2
 
 
@@ -45,19 +48,24 @@ class Case:
     rates: list[api.Rates] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
 
-    def run(self, opened: api.OpenModel, tokens: int) -> None:
+    def run(self, opened: api.OpenModel, tokens: int, before: api.Rates) -> api.Rates:
+        """Measures, and predicts from what was clocked `before` and after that -> what was clocked after."""
         bench = api.Bench(opened.container.path, (api.Workload("tg", tokens),), 1)
         setting = api.Setting(budget=self.budget)
-        before = api.measure_rates(opened, CLOCK_SECONDS)
         ((_, result),) = api.run_bench(bench, [setting])
         if isinstance(result, api.Refusal):
             raise SystemExit(f"{self.model}: {result.error}")
         after = api.measure_rates(opened, CLOCK_SECONDS)
-        rates = api.Rates(_mean(before.drive, after.drive), _mean(before.compute, after.compute))
+        rates = api.Rates(
+            _mean(before.drive, after.drive),
+            _mean(before.compute, after.compute),
+            _mean(before.expert_compute, after.expert_compute),
+        )
         self.predicted.append(predict(opened, self.budget, bench.options(setting), rates))
         self.measured.append(result.tokens_per_second)
         self.waits.append(result.wait_share)
         self.rates.append(rates)
+        return after
 
     @property
     def ratios(self) -> list[float]:
@@ -66,13 +74,16 @@ class Case:
 
     def row(self) -> str:
         """One line of the table: medians, and the range of the ratio."""
-        drive = statistics.median(rates.drive or 0.0 for rates in self.rates)
-        compute = statistics.median(rates.compute or 0.0 for rates in self.rates)
+        drive, compute, experts = (
+            statistics.median(getattr(rates, name) or 0.0 for rates in self.rates)
+            for name in ("drive", "compute", "expert_compute")
+        )
         ratio = statistics.median(self.ratios)
         spread = f"{min(self.ratios):.2f}-{max(self.ratios):.2f}"
         verdict = "yes" if abs(ratio - 1) <= TARGET else "no"
         return (
             f"| {self.model} | {format_size(self.budget)} | {format_rate(drive)} | {format_rate(compute)} |"
+            f" {format_rate(experts) if experts else ''} |"
             f" {statistics.median(self.predicted):.2f} | {statistics.median(self.measured):.2f} |"
             f" {statistics.median(self.waits):.0%} | {ratio:.2f} ({spread}) | {verdict} |"
         )
@@ -83,6 +94,8 @@ def predict(opened: api.OpenModel, budget: int, options: api.LoadOptions, rates:
     command = [sys.executable, "-m", "uringinfer", "plan", str(opened.container.path), "--json"]
     command += ["--budget", str(budget), "-c", str(options.context), "--chunk", str(options.chunk)]
     command += ["--drive", f"{rates.drive:.0f}B/s", "--compute", f"{rates.compute:.0f}B/s"]
+    if rates.expert_compute is not None:
+        command += ["--expert-compute", f"{rates.expert_compute:.0f}B/s"]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(done.stderr)
@@ -92,6 +105,17 @@ def predict(opened: api.OpenModel, budget: int, options: api.LoadOptions, rates:
 
 def _mean(first: float | None, second: float | None) -> float | None:
     return None if first is None or second is None else (first + second) / 2
+
+
+def learn(path: Path) -> api.OpenModel:
+    """Decodes some random tokens and keeps what is learned of the experts -> the model, open anew."""
+    opened = api.open_model(path)
+    with opened.load(api.LoadOptions(context=LEARNED_TOKENS)) as engine:
+        session = engine.session()
+        for token in np.random.default_rng(1).integers(opened.model.vocab_size, size=LEARNED_TOKENS):
+            session.step(int(token))
+        engine.learn()
+    return api.open_model(path)
 
 
 def make_models(directory: Path, size: int) -> dict[str, api.OpenModel]:
@@ -108,21 +132,23 @@ def make_models(directory: Path, size: int) -> dict[str, api.OpenModel]:
         pack(checkpoint, checkpoint.with_suffix(".uring"))
         for file in checkpoint.iterdir():
             file.unlink()
-        opened[name] = api.open_model(checkpoint.with_suffix(".uring"))
+        packed = checkpoint.with_suffix(".uring")
+        opened[name] = learn(packed) if "num_experts" in config else api.open_model(packed)
     return opened
 
 
-def run(models: dict[str, api.OpenModel], rounds: int, tokens: int) -> Sequence[Case]:
+def run(models: dict[str, api.OpenModel], rounds: int, tokens: int) -> list[Case]:
     """Every case, in rounds that go through all of them."""
-    cases = []
+    cases: dict[str, list[Case]] = {}
     for name, opened in models.items():
-        container = opened.container
-        weights = container.streamed_bytes + container.bank_bytes
-        cases += [(opened, Case(name, round(share * weights))) for share in SHARES]
+        weights = opened.container.streamed_bytes + opened.container.bank_bytes
+        cases[name] = [Case(name, round(share * weights)) for share in SHARES]
     for _ in range(rounds):
-        for opened, case in cases:
-            case.run(opened, tokens)
-    return [case for _, case in cases]
+        for name, opened in models.items():
+            clocked = api.measure_rates(opened, CLOCK_SECONDS)
+            for case in cases[name]:
+                clocked = case.run(opened, tokens, clocked)
+    return [case for of_model in cases.values() for case in of_model]
 
 
 def main() -> None:
@@ -130,7 +156,7 @@ def main() -> None:
     parser.add_argument("--directory", type=Path, help="where the models are made; the system's by default")
     parser.add_argument("--size", type=parse_size, default=1500 * 10**6)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--tokens", type=int, default=6)
+    parser.add_argument("--tokens", type=int, default=8)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=arguments.directory, prefix="bench-plan-") as directory:
         cases = run(make_models(Path(directory), arguments.size), arguments.rounds, arguments.tokens)
@@ -142,9 +168,10 @@ def main() -> None:
         f" tokens. The target is a ratio within {TARGET:.0%} of 1.\n"
     )
     print(
-        "| model | budget | drive | kernels | predicted t/s | measured t/s | waiting | ratio | within 20 % |"
+        "| model | budget | drive | compute | of experts | predicted t/s | measured t/s | waiting | ratio |"
+        " within 20 % |"
     )
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|---|---|")
     for case in cases:
         print(case.row())
 

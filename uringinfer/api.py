@@ -191,17 +191,26 @@ def _bytes(size: int | str | None) -> int | None:
     return parse_size(size) if isinstance(size, str) else size
 
 
-def measure_rates(opened: OpenModel, seconds: float = 2.0) -> Rates:
-    """Clocks the drive and the kernels on the model's own weights, for about `seconds` each.
+def measure_rates(opened: OpenModel, seconds: float = 2.0, progress: Progress | None = None) -> Rates:
+    """Clocks the drive, and passes that need not read, on the model's own weights: about `seconds` each.
 
-    The drive's rate is None for a trunk that is too short to be clocked. Raises IntegrityError for reads that
+    `progress` is called with (what, clocks done, in all). The drive's rate is None for a trunk that is too
+    short to be clocked. Raises IntegrityError for reads that
     fail.
     """
-    with open_file(opened.container.trunk_path) as file:
+    container = opened.container
+    if progress is not None:
+        progress("clocking", 0, 2)
+    with open_file(container.trunk_path) as file:
         reads = clock_reads(file, seconds)
+    if progress is not None:
+        progress("clocking", 1, 2)
+    spent = clock_compute(container, opened.model, opened.kernels, seconds, lookahead=DEFAULT_LOOKAHEAD)
+    record = max((bank.record_bytes for bank in container.manifest.banks), default=0)
     return Rates(
         drive=None if reads is None else reads.bytes_per_second,
-        compute=clock_compute(opened.container, opened.kernels, seconds),
+        compute=container.streamed_bytes / spent.trunk,
+        expert_compute=record / spent.expert if spent.expert else None,
     )
 
 

@@ -96,7 +96,7 @@ def test_compute_slows_the_prediction(plan):
 
 def test_measuring_clocks_the_drive_and_the_kernels(plan, monkeypatch):
     measure = api.measure_rates
-    monkeypatch.setattr(api, "measure_rates", lambda opened: measure(opened, seconds=0.05))
+    monkeypatch.setattr(api, "measure_rates", lambda opened, progress=None: measure(opened, 0.05, progress))
 
     report = plan("--measure")
 

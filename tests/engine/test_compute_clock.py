@@ -1,77 +1,103 @@
-import numpy as np
+"""Clocks that stand still but for products: each takes a tenth of a second."""
+
 import pytest
+from tiny_models import MOE, pack_moe
 
 from uringinfer.engine.compute_clock import clock_compute
+from uringinfer.engine.loading import open_model
 
 
-class RecordingKernels:
-    """Takes a tenth of a second for each product, by its own clock."""
+class SlowKernels:
+    """The model's own kernels; each product moves the clock on by 0.1 s and is noted."""
 
-    def __init__(self):
+    def __init__(self, kernels):
+        self._kernels = kernels
         self.products = []
+        self.multiplied_with = set()
         self.now = 0.0
 
-    def matmul(self, weight, x):
+    def __getattr__(self, name):
+        return getattr(self._kernels, name)
+
+    def matmul(self, weight, x, out=None):
+        self._note(weight, x)
+        return self._kernels.matmul(weight, x, out)
+
+    def gated_networks(self, networks, inputs, *arguments, **options):
+        for network, x in zip(networks, inputs, strict=True):
+            for weight, _ in network.parts():
+                self._note(weight, x)
+        return self._kernels.gated_networks(networks, inputs, *arguments, **options)
+
+    def _note(self, weight, x):
         self.now += 0.1
-        self.products.append((weight.rows, weight.cols, weight.data.nbytes, x.shape))
-        return np.zeros((1, weight.rows), np.float32)
+        self.products.append((weight, x.shape))
+        self.multiplied_with.add(weight.data.tobytes())
 
 
-def test_the_rate_is_the_bytes_of_the_matrices_over_the_time_of_a_round(tiny):
-    kernels = RecordingKernels()
-
-    rate = clock_compute(tiny.container, kernels, 0.0, clock=lambda: kernels.now)
-
-    # two rounds, of which the first warms up and is not counted
-    half = len(kernels.products) // 2
-    assert kernels.products[:half] == kernels.products[half:]
-    nbytes = sum(nbytes for _, _, nbytes, _ in kernels.products[:half])
-    assert rate == pytest.approx(nbytes / (0.1 * half))
+@pytest.fixture(scope="module")
+def moe(tmp_path_factory):
+    return open_model(pack_moe(tmp_path_factory.mktemp("moe")))
 
 
-def test_every_streamed_matrix_is_multiplied_with_one_token_and_no_embedding_row(tiny):
-    kernels = RecordingKernels()
-
-    clock_compute(tiny.container, kernels, 0.0, clock=lambda: kernels.now)
-
-    expected = sum(
-        part.nbytes
-        for segment in tiny.container.streamed_segments
-        for part in segment.parts
-        if len(part.shape) == 2
+def clocked(opened, seconds=0.0, **options):
+    kernels = SlowKernels(opened.kernels)
+    spent = clock_compute(
+        opened.container, opened.model, kernels, seconds, clock=lambda: kernels.now, **options
     )
-    half = len(kernels.products) // 2
-    assert sum(nbytes for _, _, nbytes, _ in kernels.products[:half]) == expected
-    assert all(shape == (1, cols) for _, cols, _, shape in kernels.products)
+    return spent, kernels
 
 
-def test_a_sample_bounds_the_memory_that_clocking_takes(tiny):
-    kernels = RecordingKernels()
+def matrices(opened):
+    """Pieces of matrices that one pass multiplies with."""
+    parts = [part for segment in opened.container.streamed_segments for part in segment.parts]
+    return [part for part in parts if len(part.shape) == 2]
 
-    clock_compute(tiny.container, kernels, 0.0, sample_bytes=1, clock=lambda: kernels.now)
 
-    largest = max(segment.nbytes for segment in tiny.container.streamed_segments)
-    assert 0 < sum(nbytes for _, _, nbytes, _ in kernels.products) <= 2 * largest
+def test_a_dense_token_costs_what_its_products_take(tiny):
+    spent, kernels = clocked(tiny)
+
+    assert spent.trunk == pytest.approx(0.1 * len(matrices(tiny)))
+    assert spent.expert == 0.0
+    assert all(rows == 1 for _, (rows, _) in kernels.products)
+
+
+def test_an_expert_costs_its_three_products_and_the_trunk_the_rest(moe):
+    spent, _ = clocked(moe)
+
+    assert spent.expert == pytest.approx(0.3)
+    # the router is multiplied with from a copy that it holds, not through the trunk
+    routers = MOE["layers"]
+    assert spent.trunk == pytest.approx(0.1 * len(matrices(moe)), abs=0.1 * routers + 1e-6)
+
+
+def test_a_sample_bounds_the_memory_that_clocking_takes(medium):
+    def regions(**options):
+        _, kernels = clocked(medium, **options)
+        return {weight.data.ctypes.data for weight, _ in kernels.products}
+
+    assert len(regions()) == len(matrices(medium))
+    # layers are alike, so one of each segment's layout is enough
+    assert len(regions(sample_bytes=1)) < len(matrices(medium)) / 2
+
+
+def test_experts_share_the_memory_of_a_sample(moe):
+    _, kernels = clocked(moe, sample_bytes=3 * moe.container.manifest.banks[0].record_bytes)
+    inner, hidden = MOE["inner"], MOE["hidden"]
+
+    regions = {w.data.ctypes.data for w, _ in kernels.products if (w.rows, w.cols) == (inner, hidden)}
+    assert len(regions) == 2 * 3  # gate and up of three experts
 
 
 def test_the_weights_are_the_models_own(with_numpy):
-    seen = []
-
-    class Kernels(RecordingKernels):
-        def matmul(self, weight, x):
-            seen.append(weight.data.tobytes())
-            return super().matmul(weight, x)
-
-    kernels = Kernels()
-    clock_compute(with_numpy.container, kernels, 0.0, clock=lambda: kernels.now)
+    _, kernels = clocked(with_numpy)
 
     trunk = with_numpy.container.trunk_path.read_bytes()
-    assert all(data in trunk for data in seen)
+    assert kernels.multiplied_with
+    assert all(data in trunk for data in kernels.multiplied_with)
 
 
 def test_it_goes_on_for_the_seconds_that_were_asked_for(tiny):
-    kernels = RecordingKernels()
-
-    clock_compute(tiny.container, kernels, 30.0, clock=lambda: kernels.now)
+    _, kernels = clocked(tiny, seconds=30.0)
 
     assert kernels.now >= 30.0

@@ -1,36 +1,22 @@
 """The first law for mixtures of experts: cache size, policy, reader, lookahead and chunk change no bit."""
 
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.append(str(Path(__file__).parents[2] / "scripts"))
-from make_synthetic import write_checkpoint
-from synthetic_moe import moe_config, moe_tensors
+from tiny_models import MOE, pack_moe
 
 from uringinfer.engine.generation import GenerationOptions
 from uringinfer.engine.loading import LoadOptions, open_model
 from uringinfer.errors import EnvironmentError_, IntegrityError, UsageError
-from uringinfer.packing.packer import pack
 from uringinfer.packing.sharder import shard
 from uringinfer.residency.trace import TraceWriter, read_trace
 from uringinfer.residency.usage import FILE_NAME
 
-PER_TOKEN, EXPERTS, LAYERS = 3, 16, 4
+PER_TOKEN, EXPERTS, LAYERS = MOE["per_token"], MOE["experts"], MOE["layers"]
 PROMPT = [(13 * n) % 300 for n in range(24)]
 STEPS = 12
 GREEDY = GenerationOptions(max_tokens=STEPS, ignore_eos=True)
-
-
-def pack_moe(directory):
-    sizes = {"layers": LAYERS, "hidden": 64, "inner": 48, "heads": 4, "kv_heads": 2, "vocab": 300}
-    config = moe_config(experts=EXPERTS, per_token=PER_TOKEN, **sizes)
-    write_checkpoint(directory / "checkpoint", config, moe_tensors(config), seed=5)
-    pack(directory / "checkpoint", directory / "moe.uring", segment=16384)
-    return directory / "moe.uring"
 
 
 @pytest.fixture(scope="module")
@@ -155,8 +141,24 @@ def test_what_was_learned_fills_the_cache_at_the_next_start(tmp_path):
             misses.append(generation.stats.prompt.experts.misses + generation.stats.decode.experts.misses)
             engine.learn()
     assert misses[1] < misses[0]
+    assert open_model(path).usage.recall is None  # nothing was guessed
     uses = sum(map(sum, json.loads((path / FILE_NAME).read_text())["layers"].values()))
     assert uses == 2 * (len(PROMPT) + STEPS - 1) * LAYERS * PER_TOKEN
+
+
+def test_how_good_guesses_were_is_learned_once_and_planned_with(tmp_path):
+    path = pack_moe(tmp_path)
+    options = LoadOptions(context=64, lookahead=4)
+    assert open_model(path).plan(options).cache.recall is None
+    with open_model(path).load(options) as engine:
+        engine.generate(PROMPT, GREEDY)
+        counted = engine.experts.statistics()
+        engine.learn()
+        engine.learn()
+    recall = open_model(path).plan(options).cache.recall
+    assert recall == counted.recall_named / counted.recall_demanded
+    assert open_model(path).usage.guessed_about == counted.recall_demanded > 0
+    assert open_model(path).plan(LoadOptions(context=64, lookahead=0)).cache.recall is None
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"version": 1, "container": "another", "layers": {}}'])

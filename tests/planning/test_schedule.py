@@ -3,7 +3,7 @@
 import pytest
 
 from uringinfer.planning.planner import plan_trunk
-from uringinfer.planning.schedule import pass_seconds
+from uringinfer.planning.schedule import ExpertTurns, pass_seconds, turn_seconds
 
 KIMI_K3 = [2_341_213_184] + [
     844_335_616 if layer % 4 == 3 or layer == 92 else 1_267_744_256 for layer in range(1, 93)
@@ -64,3 +64,35 @@ def test_spreading_does_not_pin_every_large_unit_to_save_a_little_on_the_slots()
 
     assert plan_trunk(units, sum(units) * 6 // 10).slot_bytes == 64
     assert times_ideal(units, 0.6, "spread", 0.4) < 1.02
+
+
+def test_a_turn_of_experts_in_memory_takes_their_compute():
+    assert turn_seconds(4, 0.0, 2.0, 100.0) == 8.0
+
+
+def test_a_turn_whose_experts_are_all_missed_ends_with_the_compute_of_the_last_to_arrive():
+    assert turn_seconds(4, 1.0, 2.0, 10.0) == 4 * 10.0 + 2.0
+    # a drive that is faster than the compute is hidden behind it
+    assert turn_seconds(4, 1.0, 2.0, 1.0) == 4 * 2.0
+
+
+def test_a_turn_is_the_mean_over_how_many_are_missed():
+    # both there: 4; one of them missed: it comes at 3 and takes 2; both missed: the second comes at 6
+    assert turn_seconds(2, 0.5, 2.0, 3.0) == pytest.approx(0.25 * 4 + 0.5 * 5 + 0.25 * 8)
+
+
+def test_turns_of_experts_hold_the_processor_between_pinned_units():
+    turns = ExpertTurns(count=3, seconds=7.0, reading=5.0)
+
+    assert pass_seconds([10, 10], [0, 1], 0, 1.0, 2.0, turns) == pytest.approx(10.0 + 3 * 7.0)
+    assert pass_seconds([10, 10], [0, 1], 0, 1.0, None, turns) == 3 * 5.0
+
+
+def test_the_trunk_is_read_during_the_turns_except_while_these_read():
+    # per pass: 20 bytes to read at 1 byte/s, 2 s of compute, and one turn of experts
+    def with_turn(seconds, reading):
+        return pass_seconds([20], [], 2, 1.0, 10.0, ExpertTurns(1, seconds, reading))
+
+    assert with_turn(15.0, 0.0) == pytest.approx(20.0)  # hidden behind the trunk's read
+    assert with_turn(15.0, 15.0) == pytest.approx(35.0)  # the drive is busy with the one, then with the other
+    assert with_turn(50.0, 10.0) == pytest.approx(52.0)  # the processor is busy all the time

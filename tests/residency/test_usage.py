@@ -25,6 +25,23 @@ def test_counts_survive_a_file(tmp_path):
     assert list(tmp_path.iterdir()) == [tmp_path / FILE_NAME]
 
 
+def test_guesses_survive_a_file_and_give_a_recall(tmp_path):
+    usage = counted()
+    assert usage.recall is None
+    usage.guessed_about, usage.named = 8, 6
+    write_usage(tmp_path, "abc", usage)
+    assert read_usage(tmp_path, "abc", LAYERS, 4)[0].recall == 0.75
+
+
+def test_a_file_from_before_guesses_were_counted_is_read(tmp_path):
+    content = json.loads(counted().to_json("abc"))
+    del content["guesses"]
+    (tmp_path / FILE_NAME).write_text(json.dumps(content))
+    usage, note = read_usage(tmp_path, "abc", LAYERS, 4)
+    assert (usage.recall, note) == (None, None)
+    assert usage.counts.sum() == 6
+
+
 def test_the_most_used_come_first_and_the_unused_not_at_all():
     assert counted().most_used() == [(1, 2), (1, 0), (1, 3), (3, 1), (3, 2)]
 
@@ -43,6 +60,9 @@ def test_no_file_is_no_note(tmp_path):
         ({"layers": {"1": [0, 0, 0, True], "3": [0, 0, 0, 0]}}, "no count"),
         ({"layers": {"1": [0, 0, 0, -1], "3": [0, 0, 0, 0]}}, "no count"),
         ({"layers": 7}, "its layers"),
+        ({"guesses": 7}, "guesses are no counts"),
+        ({"guesses": {"about": 3}}, "guesses are no counts"),
+        ({"guesses": {"about": 3, "named": 4}}, "more right guesses"),
     ],
 )
 def test_what_does_not_fit_is_left_out_with_a_note(tmp_path, change, problem):

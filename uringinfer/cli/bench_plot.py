@@ -28,12 +28,14 @@ def draw(path: Path, results: Sequence[tuple[api.Setting, api.BenchResult]], rat
 
 
 def _panel(axes: Any, measured: Sequence[api.Measurement], rates: api.Rates) -> None:
-    lines = api.roofline(measured, rates.drive, rates.compute)
+    trunk = measured[0].setup.pinned_bytes + measured[0].setup.streamed_bytes
+    compute = rates.blended(trunk, max(0.0, measured[0].used_bytes_per_token - trunk))
+    lines = api.roofline(measured, rates.drive, compute)
     top = 1.6 * max(m.tokens_per_second for m in measured)
     budgets = [budget / _GIB for budget in lines.budgets]
     for name, ceiling, rate, style in (
         ("drive", lines.drive, rates.drive, "--"),
-        ("memory and kernels", lines.memory, rates.compute, ":"),
+        ("memory and kernels", lines.memory, compute, ":"),
     ):
         if rate is not None:
             heights = [min(top * 2, height) if height is not None else top * 2 for height in ceiling]

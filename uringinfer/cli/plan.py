@@ -12,6 +12,7 @@ import click
 from uringinfer import api
 from uringinfer.cli import shared
 from uringinfer.cli.plot import check_plot, new_figure, save_figure
+from uringinfer.cli.progress import progress, quiet_option
 from uringinfer.cli.table import format_table
 from uringinfer.cli.values import segment_size
 from uringinfer.errors import BudgetError, UsageError
@@ -58,8 +59,16 @@ def _sweep_range(text: str) -> list[int]:
 )
 @shared.chunk
 @click.option("--drive", type=parse_rate, metavar="RATE", help="The drive's rate, such as 2.0GB/s.")
-@click.option("--compute", type=parse_rate, metavar="RATE", help="The kernels' rate, such as 20GB/s.")
-@click.option("--measure", is_flag=True, help="Clock drive and kernels on MODEL, two seconds each.")
+@click.option(
+    "--compute", type=parse_rate, metavar="RATE", help="What a pass works off in memory, such as 20GB/s."
+)
+@click.option(
+    "--expert-compute",
+    type=parse_rate,
+    metavar="RATE",
+    help="The same for routed experts.  [default: that of --compute]",
+)
+@click.option("--measure", is_flag=True, help="Clock drive and passes on MODEL, two seconds each.")
 @click.option(
     "--plot",
     type=click.Path(path_type=Path),
@@ -67,6 +76,7 @@ def _sweep_range(text: str) -> list[int]:
     metavar="FILE",
     help="Draw the sweep (png, svg, pdf).",
 )
+@quiet_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     model: Path,
@@ -82,8 +92,10 @@ def command(
     chunk: int,
     drive: float | None,
     compute: float | None,
+    expert_compute: float | None,
     measure: bool,
     plot: Path | None,
+    quiet: bool,
     as_json: bool,
 ) -> None:
     """Show where the memory of a budget would go: pinned weights, ring, conversation, scratch, interpreter.
@@ -101,7 +113,9 @@ def command(
       uringinfer plan Kimi-K3 --preset desktop --segment layer
       uringinfer plan model.uring --sweep 2G:64G --measure --plot sweep.png
     """
-    _refuse_conflicts(budget, preset, budgets, plot, measure=measure, drive=drive, compute=compute)
+    _refuse_conflicts(budget, preset, budgets, plot, measure=measure, rates=(drive, compute, expert_compute))
+    if expert_compute is not None and compute is None:
+        raise UsageError("--expert-compute needs the rate of the rest", hint="give --compute as well")
     if preset is not None:
         trunk_budget = trunk_budget or api.PRESETS[preset].trunk_bytes
         cache_budget = cache_budget or api.PRESETS[preset].cache_bytes
@@ -119,7 +133,10 @@ def command(
         raise UsageError(f"{model} is not packed, so nothing can be clocked on it", hint="give --drive")
     if drive is None and not measure and (saved := api.saved_rate(opened.container.path)) is not None:
         drive = saved.bytes_per_second
-    rates = api.measure_rates(opened) if measure else api.Rates(drive, compute)
+    rates = api.Rates(drive, compute, expert_compute)
+    if measure:
+        with progress(unit_is_bytes=False, wanted=not quiet) as report_progress:
+            rates = api.measure_rates(opened, progress=report_progress)
     if budgets is None:
         outlook = api.outlook_of(opened, options, rates)
         choices = api.choices_of(opened, options)
@@ -140,11 +157,11 @@ def command(
         click.echo(_sweep_text(budgets, outlooks))
 
 
-def _refuse_conflicts(*sources: object, measure: bool, drive: float | None, compute: float | None) -> None:
+def _refuse_conflicts(*sources: object, measure: bool, rates: Sequence[float | None]) -> None:
     budget, preset, budgets, plot = sources
     if sum(source is not None for source in (budget, preset, budgets)) > 1:
         raise UsageError("--budget, --preset and --sweep exclude each other", hint="give one of them")
-    if measure and (drive is not None or compute is not None):
+    if measure and any(rate is not None for rate in rates):
         raise UsageError("--measure and a given rate exclude each other", hint="give one of them")
     if plot is not None and budgets is None:
         raise UsageError("--plot draws a sweep", hint="give --sweep 2G:64G as well")
@@ -231,10 +248,12 @@ def _prediction(outlook: api.Outlook) -> str:
     if rates.drive is None:
         return "unknown: give --drive or --measure"
     drive = f"drive {format_rate(rates.drive)}"
-    kernels = "compute not counted" if rates.compute is None else f"kernels {format_rate(rates.compute)}"
+    kernels = "compute not counted" if rates.compute is None else f"compute {format_rate(rates.compute)}"
+    if rates.expert_compute is not None:
+        kernels += f", of experts {format_rate(rates.expert_compute)}"
     if outlook.tokens_per_second is None:
         return f"nothing is read: only compute bounds it ({drive}, {kernels})"
-    return f"at most {outlook.tokens_per_second:.2f} ({drive}, {kernels})"
+    return f"about {outlook.tokens_per_second:.2f} ({drive}, {kernels})"
 
 
 def _excess(outlook: api.Outlook) -> str:

@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+import click
+
+quiet_option = click.option("--quiet", is_flag=True, help="No progress.")
+
 
 class Report(Protocol):
     """Called with what is going on, how much is done, how much there is in all."""

@@ -23,6 +23,7 @@ from uringinfer.kernels import Kernels
 from uringinfer.models.base import Model
 from uringinfer.planning.memory import MemoryPlan
 from uringinfer.report import Phase, RunStatistics, Setup, Snapshot
+from uringinfer.residency.expert_statistics import ExpertStatistics
 from uringinfer.residency.experts import ExpertCache
 from uringinfer.residency.timeline import PassTimeline, Timeline
 from uringinfer.residency.trace import TraceWriter
@@ -69,6 +70,7 @@ class Engine:
         self.load_seconds = load_seconds
         self.experts = experts
         self.routing = routing
+        self._learned = ExpertStatistics()
         self._timeline = timeline
         self._resources = resources
 
@@ -197,7 +199,7 @@ class Engine:
         log.writer = None
 
     def learn(self) -> None:
-        """Adds this engine's uses of experts to usage.json, for the next start.
+        """Adds this engine's uses of experts, and how good its guesses were, to usage.json.
 
         Raises UsageError for a dense model, EnvironmentError_ if the container cannot be written.
         """
@@ -207,6 +209,11 @@ class Engine:
         usage = usage or UsageCounts(log.counts.layers, log.counts.counts.shape[1])
         usage.counts += log.counts.counts
         log.counts.counts[:] = 0
+        if self.experts is not None:
+            guesses = self.experts.statistics()
+            usage.guessed_about += guesses.recall_demanded - self._learned.recall_demanded
+            usage.named += guesses.recall_named - self._learned.recall_named
+            self._learned = guesses
         write_usage(path, fingerprint, usage)
 
     def _routing_log(self, what: str) -> RoutingLog:

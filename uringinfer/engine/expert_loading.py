@@ -48,6 +48,11 @@ def usage_curve(usage: UsageCounts | None) -> Curve | None:
     return curve_of_usage(usage.counts) if usage is not None and usage.counts.any() else None
 
 
+def learned_recall(usage: UsageCounts | None, lookahead: int) -> float | None:
+    """The share of the experts that looking `lookahead` ahead names; None if it was not learned."""
+    return usage.recall if usage is not None and lookahead else None
+
+
 class ExpertFiles:
     """The banks of a container, open; `codebooks` are the container's."""
 

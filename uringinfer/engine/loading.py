@@ -20,7 +20,13 @@ from uringinfer.container.container import Container
 from uringinfer.container.manifest import Segment
 from uringinfer.engine.codebook_memory import codebook_bytes
 from uringinfer.engine.engine import Engine
-from uringinfer.engine.expert_loading import ExpertFiles, expert_sizes, learned_usage, usage_curve
+from uringinfer.engine.expert_loading import (
+    ExpertFiles,
+    expert_sizes,
+    learned_recall,
+    learned_usage,
+    usage_curve,
+)
 from uringinfer.engine.memory import carve_trunk, peak_resident_bytes, release_unused, warm_up
 from uringinfer.engine.prompt import Prompter
 from uringinfer.engine.routing_log import dense_model
@@ -184,6 +190,7 @@ class OpenModel:
             trunk_budget=options.trunk_budget,
             cache_budget=options.cache_budget,
             usage=usage_curve(self.usage),
+            recall=learned_recall(self.usage, options.lookahead),
         )
         if self._opening_peak > budget:
             raise BudgetError(

@@ -21,10 +21,19 @@ _PLENTY = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Bytes per second of the drive and of the kernels; None where nothing is known."""
+    """Bytes per second: what the drive reads, and what a pass works off where it need not wait; None where
+    nothing is known. `expert_compute` is for routed experts, where they differ from the trunk."""
 
     drive: float | None = None
     compute: float | None = None
+    expert_compute: float | None = None
+
+    def blended(self, trunk_bytes: float, expert_bytes: float) -> float | None:
+        """Bytes per second of a pass over so many bytes of trunk and experts."""
+        if self.compute is None:
+            return None
+        seconds = trunk_bytes / self.compute + expert_bytes / (self.expert_compute or self.compute)
+        return (trunk_bytes + expert_bytes) / seconds if seconds else self.compute
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +80,10 @@ class Outlook:
     @property
     def tokens_per_second(self) -> float | None:
         """Predicted for decoding; None without a drive rate."""
-        if self.rates.drive is None:
+        rates = self.rates
+        if rates.drive is None:
             return None
-        return predict_tokens_per_second(self.plan, self.rates.drive, self.rates.compute)
+        return predict_tokens_per_second(self.plan, rates.drive, rates.compute, rates.expert_compute)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -84,6 +94,7 @@ class Outlook:
             "exceeds_memory": self.exceeds_memory,
             "drive_bytes_per_second": self.rates.drive,
             "compute_bytes_per_second": self.rates.compute,
+            "expert_compute_bytes_per_second": self.rates.expert_compute,
             "predicted_tokens_per_second": self.tokens_per_second,
             "machine": self.machine.to_json(),
         }

@@ -46,30 +46,48 @@ class ExpertSizes:
         """What a run needs at least: one layer's experts of one token."""
         return min(self.total, max(2, self.per_token))
 
-    @property
-    def bytes_per_token(self) -> int:
-        """What one token reads without a cache."""
-        return self.layers * self.per_token * self.record_bytes
-
 
 @dataclass(frozen=True, slots=True)
 class CachePlan:
     """The expert cache: `slots` of `record_bytes`; `hit_rate` is expected from `basis`, not certain.
 
-    Of `used_bytes_per_token`, all the experts that a token uses, `bytes_per_token` are expected to be read.
+    A token uses `per_token` experts in each of `layers` layers. `recall` is the share of them, 0 to 1, that
+    guesses are known to name before they are asked for; None where nothing is known.
     """
 
     slots: int
     record_bytes: int
     total_experts: int
+    layers: int
+    per_token: int
     hit_rate: float
-    bytes_per_token: int
-    used_bytes_per_token: int
     basis: str
+    recall: float | None = None
 
     @property
     def nbytes(self) -> int:
         return self.slots * self.record_bytes
+
+    @property
+    def used_bytes_per_token(self) -> int:
+        """All the experts that a token uses."""
+        return self.layers * self.per_token * self.record_bytes
+
+    @property
+    def foreseen(self) -> float:
+        """Share of the experts not in memory that are read on a guess before they are asked for, 0 to 1. The
+        first layer is not guessed about."""
+        return (self.recall or 0.0) * (self.layers - 1) / self.layers
+
+    @property
+    def miss_rate(self) -> float:
+        """Share of the experts that are read when they are asked for, 0 to 1."""
+        return (1 - self.hit_rate) * (1 - self.foreseen)
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Expected to be read for a token, on a guess or when it is asked for; wrong guesses come on top."""
+        return round((1 - self.hit_rate) * self.used_bytes_per_token)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -79,6 +97,8 @@ class CachePlan:
             "total_experts": self.total_experts,
             "expected_hit_rate": self.hit_rate,
             "expected_bytes_per_token": self.bytes_per_token,
+            "expected_miss_rate": self.miss_rate,
+            "recall": self.recall,
             "basis": self.basis,
         }
 
@@ -104,16 +124,18 @@ def expected_hit_rate(slots: int, experts: ExpertSizes, curve: Curve) -> float:
     return min(learned, slots / (experts.layers * experts.per_token))
 
 
-def plan_cache(slots: int, experts: ExpertSizes, curve: Curve | None) -> CachePlan:
+def plan_cache(
+    slots: int, experts: ExpertSizes, curve: Curve | None, recall: float | None = None
+) -> CachePlan:
     """The plan of a cache with so many slots; `curve` None takes the prior."""
-    hit_rate = expected_hit_rate(slots, experts, curve or PRIOR)
     return CachePlan(
         slots=slots,
         record_bytes=experts.record_bytes,
         total_experts=experts.total,
-        hit_rate=hit_rate,
-        bytes_per_token=round((1 - hit_rate) * experts.bytes_per_token),
-        used_bytes_per_token=experts.bytes_per_token,
+        layers=experts.layers,
+        per_token=experts.per_token,
+        hit_rate=expected_hit_rate(slots, experts, curve or PRIOR),
+        recall=recall,
         basis="prior of a public trace" if curve is None else "this model's usage",
     )
 

@@ -16,7 +16,7 @@ from uringinfer.container.manifest import Segment
 from uringinfer.errors import BudgetError
 from uringinfer.planning.cache import CachePlan, Curve, ExpertSizes, plan_cache, split_slots
 from uringinfer.planning.planner import Placement, TrunkPlan, plan_trunk, trunk_floor
-from uringinfer.planning.schedule import pass_seconds
+from uringinfer.planning.schedule import ExpertTurns, pass_seconds, turn_seconds
 from uringinfer.units import format_size
 
 HUGE_PAGE = 2 << 20
@@ -213,6 +213,7 @@ def plan_memory(
     trunk_budget: int | None = None,
     cache_budget: int | None = None,
     usage: Curve | None = None,
+    recall: float | None = None,
     reserve_bytes: int = RESERVE_BYTES,
 ) -> MemoryPlan:
     """Divides `budget` bytes, for the whole process, among everything that `sizes` needs.
@@ -220,7 +221,8 @@ def plan_memory(
     `interpreter_bytes` is the process' resident memory before the arena is made (`machine.resident_bytes`).
     `trunk_budget` bounds what pinned units and ring may take, `cache_budget` the expert cache; without them
     the two divide what is left by what saves more reading (see `planning.cache`). `usage` is how the hit rate
-    of the cache grows, if it was learned.
+    of the cache grows, and `recall` how much of what is used is guessed before, if
+    that was learned.
 
     Raises BudgetError with the floor and the budget if the least plan does not fit.
     """
@@ -252,7 +254,7 @@ def plan_memory(
         if cache_budget is None:
             cache_bytes += max(0, left - (sizes.embedding_bytes if embedding_pinned else 0))
         slots = min(cache_bytes // sizes.experts.record_bytes, sizes.experts.total)
-        cache = plan_cache(slots, sizes.experts, usage)
+        cache = plan_cache(slots, sizes.experts, usage, recall)
     return MemoryPlan(
         budget=budget,
         interpreter_bytes=interpreter_bytes,
@@ -320,19 +322,34 @@ def default_budget(
 
 
 def predict_tokens_per_second(
-    plan: MemoryPlan, drive_bytes_per_s: float, compute_bytes_per_s: float | None = None
+    plan: MemoryPlan,
+    drive_bytes_per_s: float,
+    compute_bytes_per_s: float | None = None,
+    expert_bytes_per_s: float | None = None,
 ) -> float | None:
-    """Decoded tokens per second that the drive allows, and the kernels too if their rate is given.
+    """Decoded tokens per second that the drive allows, and the processor too if its rate is given: for the
+    trunk, and for experts where it is another one.
 
-    None if nothing bounds the rate: nothing is read and no compute rate is known. Experts are read and
-    computed when their layer's turn comes, so neither is hidden behind the other.
+    None if nothing bounds the rate: nothing is read and no compute rate is known.
     """
-    trunk = plan.trunk
-    seconds = (plan.bytes_per_token - trunk.streamed_bytes) / drive_bytes_per_s + pass_seconds(
-        trunk.unit_bytes, trunk.pinned, trunk.ring_slots, drive_bytes_per_s, compute_bytes_per_s
+    trunk, cache = plan.trunk, plan.cache
+    turns = None
+    if cache is not None:
+        expert_rate = expert_bytes_per_s or compute_bytes_per_s
+        computing = cache.record_bytes / expert_rate if expert_rate else 0.0
+        reading = cache.record_bytes / drive_bytes_per_s
+        turns = ExpertTurns(
+            count=cache.layers,
+            seconds=turn_seconds(cache.per_token, cache.miss_rate, computing, reading),
+            reading=cache.per_token * cache.miss_rate * reading,
+        )
+    scheduled = (plan.bytes_per_token - trunk.streamed_bytes - (cache.bytes_per_token if cache else 0)) / (
+        drive_bytes_per_s
+    ) + pass_seconds(
+        trunk.unit_bytes, trunk.pinned, trunk.ring_slots, drive_bytes_per_s, compute_bytes_per_s, turns
     )
-    if plan.cache is not None and compute_bytes_per_s is not None:
-        seconds += plan.cache.used_bytes_per_token / compute_bytes_per_s
+    # what is guessed is read while nothing else is, so it shows only where the drive is never free
+    seconds = max(scheduled, plan.bytes_per_token / drive_bytes_per_s)
     return 1.0 / seconds if seconds > 0 else None
 
 

@@ -1,7 +1,8 @@
 """How often each routed expert was used, over runs: usage.json in the container.
 
-The counts decide which experts fill the cache at the start and how the memory is divided. They change no
-answer, so a file that is damaged or belongs to another model is left out with a note, never an error.
+The counts decide which experts fill the cache at the start and how the memory is divided, and with how good
+guesses were, what `plan` predicts. They change no answer, so a file that is damaged or belongs to another
+model is left out with a note, never an error.
 """
 
 from __future__ import annotations
@@ -21,19 +22,31 @@ from uringinfer.storage.regular import read_regular
 
 FILE_NAME = "usage.json"
 _VERSION = 1
+_NO_GUESSES = {"about": 0, "named": 0}
+"""Of a file that was written before guesses were counted."""
 
 
 class UsageCounts:
-    """Uses of `num_experts` experts in each of `layers`, in order of execution."""
+    """Uses of `num_experts` experts in each of `layers`, in order of execution.
+
+    Of `guessed_about` experts in turns that had been guessed about, guesses had named `named`.
+    """
 
     def __init__(self, layers: Sequence[int], num_experts: int) -> None:
         self.layers = tuple(layers)
         self.counts: NDArray[np.int64] = np.zeros((len(self.layers), num_experts), np.int64)
+        self.guessed_about = 0
+        self.named = 0
         self._place = {layer: place for place, layer in enumerate(self.layers)}
 
     def add(self, layer: int, routed: NDArray[np.int64]) -> None:
         """Counts the choices of one turn, [T, K]."""
         self.counts[self._place[layer]] += np.bincount(routed.reshape(-1), minlength=self.counts.shape[1])
+
+    @property
+    def recall(self) -> float | None:
+        """Share of the experts in turns guessed about that guesses had named; None without guesses."""
+        return self.named / self.guessed_about if self.guessed_about else None
 
     def most_used(self) -> list[ExpertKey]:
         """Every expert that was used, the most used first, ties in order of execution."""
@@ -44,7 +57,10 @@ class UsageCounts:
 
     def to_json(self, fingerprint: str) -> str:
         layers = {str(layer): row.tolist() for layer, row in zip(self.layers, self.counts, strict=True)}
-        return json.dumps({"version": _VERSION, "container": fingerprint, "layers": layers})
+        guesses = {"about": self.guessed_about, "named": self.named}
+        return json.dumps(
+            {"version": _VERSION, "container": fingerprint, "layers": layers, "guesses": guesses}
+        )
 
 
 def read_usage(
@@ -64,6 +80,8 @@ def read_usage(
         return None, f"{path} is left out: {problem}"
     for place, layer in enumerate(usage.layers):
         usage.counts[place] = content["layers"][str(layer)]
+    guesses = content.get("guesses", _NO_GUESSES)
+    usage.guessed_about, usage.named = guesses["about"], guesses["named"]
     return usage, None
 
 
@@ -97,6 +115,15 @@ def _problem(content: Any, fingerprint: str, usage: UsageCounts) -> str | None:
     for row in layers.values():
         if not isinstance(row, list) or len(row) != width:
             return f"a layer has not {width} counts"
-        if not all(type(count) is int and 0 <= count < 1 << 60 for count in row):
+        if not all(map(_is_count, row)):
             return "a count is no count"
+    guesses = content.get("guesses", _NO_GUESSES)
+    if not isinstance(guesses, dict) or not all(_is_count(guesses.get(name)) for name in _NO_GUESSES):
+        return "its guesses are no counts"
+    if guesses["named"] > guesses["about"]:
+        return "it has more right guesses than guesses"
     return None
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 1 << 60
