@@ -14,7 +14,7 @@ from uringinfer.cli import shared
 from uringinfer.cli.bench_plot import draw
 from uringinfer.cli.bench_table import as_csv, as_markdown, head, row_json
 from uringinfer.cli.plot import check_plot
-from uringinfer.cli.progress import progress
+from uringinfer.cli.progress import progress, quiet_option
 from uringinfer.cli.values import parse_counts, parse_sizes
 from uringinfer.errors import UsageError
 
@@ -101,7 +101,7 @@ def _positive_counts(text: str) -> list[int]:
 )
 @shared.page
 @shared.pack_dir
-@click.option("--quiet", is_flag=True, help="No progress.")
+@quiet_option
 def command(
     model: Path,
     prompt: int,

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from uringinfer.api import Finding, Status, diagnose, read_build_facts
-from uringinfer.cli.progress import progress
+from uringinfer.cli.progress import progress, quiet_option
 from uringinfer.doctor import READ_SECONDS
 
 SCHEMA_VERSION = 1
@@ -27,8 +27,9 @@ _COLOURS = {Status.OK: "green", Status.NOTE: "yellow", Status.PROBLEM: "red"}
     show_default=True,
     help="How long to read MODEL's files to clock the drive; 0 leaves it out.",
 )
+@quiet_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(model: Path | None, deep: bool, seconds: float, as_json: bool) -> None:
+def command(model: Path | None, deep: bool, seconds: float, quiet: bool, as_json: bool) -> None:
     """Check everything that decides whether a run will be good: one line each, with the remedy.
 
     Without MODEL it checks the machine: kernel, io_uring, native kernels, processor, huge pages, memory and
@@ -45,7 +46,7 @@ def command(model: Path | None, deep: bool, seconds: float, as_json: bool) -> No
       uringinfer doctor model.uring --json   for a script
     """
     findings = []
-    with progress() as show:
+    with progress(wanted=not quiet) as show:
         checking = None if show is None else lambda done, total: show("checking", done, total)
         for finding in diagnose(model, deep=deep, seconds=seconds, progress=checking):
             findings.append(finding)

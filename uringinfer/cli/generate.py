@@ -130,6 +130,7 @@ def _token_ids(text: str) -> list[int]:
 @shared.page
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the text.")
 @click.option("--stats/--no-stats", default=True, show_default=True, help="Statistics on stderr.")
+@click.option("--quiet", is_flag=True, help="The text alone: nothing on stderr but errors.")
 @click.option(
     "--logits-out", type=click.Path(path_type=Path), help="Write the logits, float32 [positions, vocab]."
 )
@@ -162,7 +163,7 @@ def command(model: Path, dash: str | None, **options: Any) -> None:
     generation = _run(model, prompt, options, generation_options)
     if options["as_json"]:
         click.echo(json.dumps(generation.to_json(), ensure_ascii=False))
-    if options["stats"]:
+    if options["stats"] and not options["quiet"]:
         click.echo(generation.stats.to_text(), err=True)
     if generation.finish_reason == "interrupted":
         sys.exit(INTERRUPTED)
@@ -172,7 +173,8 @@ def _run(
     path: Path, prompt: str | None, options: dict[str, Any], generation_options: api.GenerationOptions
 ) -> api.Generation:
     """Loads the model, says what came of it, and generates."""
-    with progress() as report:
+    say = _silent if options["quiet"] else _say
+    with progress(wanted=not options["quiet"]) as report:
         opened = api.open_model(
             path,
             threads=options["threads"],
@@ -180,7 +182,7 @@ def _run(
             chat_template=options["chat_template"],
             experts_per_token=options["experts_per_token"],
             progress=report,
-            announce=_say,
+            announce=say,
         )
         session_path: Path | None = options["load_session"]
         saved = None if session_path is None else (session_path, api.read_header(session_path))
@@ -197,7 +199,7 @@ def _run(
         engine = opened.load(load_options, report)
     with engine, ExitStack() as stack:
         for line in (engine.setup.to_text(), *(f"note: {note}" for note in engine.notes)):
-            _say(line)
+            say(line)
         logits = options["logits_out"] and stack.enter_context(
             api.LogitsFile(options["logits_out"], engine.model.vocab_size)
         )
@@ -205,7 +207,7 @@ def _run(
         listener = api.Listener(
             text=None if options["as_json"] else _write_text,
             logits=logits.append if logits else None,
-            prompt=_prompt_listener(prompt_display),
+            prompt=_prompt_listener(prompt_display, wanted=not options["quiet"]),
         )
         if options["trace"] is not None:
             engine.trace_to(stack.enter_context(api.TraceWriter(options["trace"])))
@@ -220,18 +222,18 @@ def _run(
         if options["report"] is not None:
             api.write_run_page(options["report"], engine, generation)
         if options["save_session"] is not None:
-            _save(session, options["save_session"])
+            _save(session, options["save_session"], say)
     for note in generation.notes[len(engine.notes) :]:
-        _say(f"note: {note}")
+        say(f"note: {note}")
     return generation
 
 
-def _save(session: api.Session, path: Path) -> None:
+def _save(session: api.Session, path: Path, say: Callable[[str], None]) -> None:
     """Saves what there is; an interrupted run may have nothing to save."""
     if not session.length:
-        _say("note: the session was interrupted before anything was fed and is not saved")
+        say("note: the session was interrupted before anything was fed and is not saved")
     elif not session.is_whole:
-        _say("note: the session was interrupted inside a pass, this model cannot take it back: not saved")
+        say("note: the session was interrupted inside a pass, this model cannot take it back: not saved")
     else:
         session.save(path)
 
@@ -269,9 +271,9 @@ def _generation_options(options: dict[str, Any]) -> api.GenerationOptions:
     )
 
 
-def _prompt_listener(display: ExitStack) -> Callable[[int, int], None]:
+def _prompt_listener(display: ExitStack, *, wanted: bool) -> Callable[[int, int], None]:
     """Shows how much of the prompt is read, and clears the line before the first text comes."""
-    report = display.enter_context(progress(unit_is_bytes=False))
+    report = display.enter_context(progress(unit_is_bytes=False, wanted=wanted))
 
     def listen(done: int, total: int) -> None:
         if report is not None:
@@ -289,3 +291,7 @@ def _write_text(text: str) -> None:
 
 def _say(line: str) -> None:
     click.echo(line, err=True)
+
+
+def _silent(line: str) -> None:
+    pass

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from uringinfer.cli.error_table import error_table
-from uringinfer.cli.progress import progress
+from uringinfer.cli.progress import progress, quiet_option
 from uringinfer.cli.values import segment_size
 from uringinfer.container.manifest import Manifest
 from uringinfer.packing import PackReport, pack
@@ -77,7 +77,7 @@ def _layer_range(text: str) -> tuple[int, int]:
 )
 @click.option("--force", is_flag=True, help="Replace OUT, once the new container is whole.")
 @click.option("--dry-run", is_flag=True, help="Check everything and show the layout; write nothing.")
-@click.option("--quiet", is_flag=True, help="No progress bar.")
+@quiet_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     checkpoint: Path,

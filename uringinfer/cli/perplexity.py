@@ -16,7 +16,7 @@ from uringinfer.api import Comparison, PerplexityResult, measure_perplexity
 from uringinfer.cli import shared
 from uringinfer.cli.inputs import read_text
 from uringinfer.cli.interrupts import first_interrupt
-from uringinfer.cli.progress import Report, progress
+from uringinfer.cli.progress import Report, progress, quiet_option
 from uringinfer.errors import Interrupted
 from uringinfer.perplexity import SHORTEST_WINDOW
 from uringinfer.planning.machine import Machine
@@ -50,7 +50,7 @@ _DEFAULT_SHARE = 0.75
 @shared.threads
 @shared.budget
 @shared.io
-@click.option("--quiet", is_flag=True, help="No progress bar.")
+@quiet_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(model: Path, file: Path, **options: Any) -> None:
     """Score the text in FILE (- is stdin) with MODEL: its perplexity, with the standard error.

@@ -11,7 +11,7 @@ import click
 from uringinfer import api
 from uringinfer.cli.plot import check_plot
 from uringinfer.cli.probe_plot import draw
-from uringinfer.cli.progress import progress
+from uringinfer.cli.progress import progress, quiet_option
 from uringinfer.cli.table import format_table
 from uringinfer.units import format_rate, format_size, parse_size
 
@@ -54,6 +54,7 @@ _HEADER = (
     metavar="FILE",
     help="Draw the rates (png, svg, pdf).",
 )
+@quiet_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with fio's names.")
 def command(
     path: Path,
@@ -62,6 +63,7 @@ def command(
     require_direct: bool,
     save: bool,
     plot: Path | None,
+    quiet: bool,
     as_json: bool,
 ) -> None:
     """Measure how fast the drive below PATH can be read.
@@ -78,7 +80,7 @@ def command(
       uringinfer probe model.uring --save
       uringinfer probe . --full --json > probe.json
     """
-    with progress(unit_is_bytes=False, wanted=not as_json) as report:
+    with progress(unit_is_bytes=False, wanted=not quiet) as report:
         found = api.probe(
             path,
             mode=mode,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from uringinfer.cli.progress import progress
+from uringinfer.cli.progress import progress, quiet_option
 from uringinfer.doctor.read_clock import clock_reads
 from uringinfer.errors import EnvironmentError_, UsageError
 from uringinfer.packing.sharder import shard
@@ -27,7 +27,7 @@ PROBE_SECONDS = 1.0
 @click.option("--weights", metavar="W,W,...", help="Shares of the drives, such as 2,1. [default: equal]")
 @click.option("--measure", is_flag=True, help="Shares by each drive's read rate, clocked for a second.")
 @click.option("--back", is_flag=True, help="Bring the experts back into MODEL.")
-@click.option("--quiet", is_flag=True, help="No progress bar.")
+@quiet_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     model: Path,

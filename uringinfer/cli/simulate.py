@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from uringinfer.cli.plot import check_plot, new_figure, save_figure
-from uringinfer.cli.progress import progress
+from uringinfer.cli.progress import progress, quiet_option
 from uringinfer.cli.table import format_table
 from uringinfer.cli.values import parse_counts, parse_sizes
 from uringinfer.errors import UsageError
@@ -70,6 +70,7 @@ class Costs:
     help="lru, lfu, lfru (what runs use by default), belady (the best that can be, knowing the future).",
 )
 @click.option("--drive", type=parse_rate, metavar="RATE", help="Drive rate such as 2.0GB/s, to give times.")
+@quiet_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option(
     "--plot",
@@ -85,6 +86,7 @@ def command(
     record_bytes: int | None,
     policies: str,
     drive: float | None,
+    quiet: bool,
     as_json: bool,
     plot: Path | None,
 ) -> None:
@@ -105,7 +107,7 @@ def command(
     replayed = read_trace(trace)
     runs = [(name, size) for size in sizes for name in names]
     results: list[SimulationResult] = []
-    with progress(unit_is_bytes=False) as report_progress:
+    with progress(unit_is_bytes=False, wanted=not quiet) as report_progress:
         for name, size in runs:
             if report_progress is not None:
                 report_progress("simulating", len(results), len(runs))

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from uringinfer.cli import shared
-from uringinfer.cli.progress import progress
+from uringinfer.cli.progress import progress, quiet_option
 from uringinfer.container.verifier import verify
 from uringinfer.errors import IntegrityError
 from uringinfer.storage.reader import ReaderKind
@@ -22,7 +22,7 @@ from uringinfer.units import format_rate, format_size
     "--workers", type=click.IntRange(1), help="Threads that compute checksums. [default: one per CPU]"
 )
 @shared.io
-@click.option("--quiet", is_flag=True, help="No progress bar.")
+@quiet_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(model: Path, workers: int | None, io: ReaderKind, quiet: bool, as_json: bool) -> None:
     """Check every segment, expert and file of the container MODEL against its CRC32.

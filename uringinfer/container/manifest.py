@@ -183,7 +183,10 @@ class Manifest:
             ) from None
         except OSError as error:
             raise EnvironmentError_(f"cannot read {path}: {os.strerror(error.errno or 0)}") from error
-        manifest = cls.from_json(data)
+        try:
+            manifest = cls.from_json(data)
+        except IntegrityError as error:
+            raise IntegrityError(f"{directory}: {error.message}", hint=error.hint) from None
         geometry.check_files(manifest, directory)
         check_drives(manifest)
         return manifest
