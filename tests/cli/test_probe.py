@@ -1,9 +1,11 @@
 import json
 import os
 import re
+from dataclasses import replace
 
 import pytest
 
+from uringinfer.planning.machine import Bound, Machine
 from uringinfer.probing import cells
 
 
@@ -25,6 +27,21 @@ def test_it_prints_conditions_a_table_and_a_verdict(command_line, data):
     assert header[:5] == ["way", "pattern", "block", "QD", "GB/s"]
     assert re.search(r"random +4 KiB +1 ", result.stdout)
     assert lines[-1].startswith(("best: ", "no drive was measured: "))
+
+
+def test_the_header_shows_everything_that_the_numbers_depend_on(command_line, data, monkeypatch):
+    bounds = [Bound("cgroup v2 /jail (memory.max)", 6 << 30, 5 << 30), Bound("memory", 8 << 30, 7 << 30)]
+    machine = replace(Machine.read(), bounds=tuple(bounds))
+    monkeypatch.setattr(Machine, "read", lambda: machine)
+    result = command_line("probe", "--quick", data)
+    header = result.stdout.split("\n\n")[0].splitlines()
+    assert [line[:12].strip() for line in header] == [
+        "reads", "file system", "device", "direct", "DIOALIGN", "kernel", "ring", "huge pages", "memlock",
+        "memory", "cgroup",
+    ]  # fmt: skip
+    assert header[-1] == "cgroup       cgroup v2 /jail (memory.max) = 6.00 GiB"
+    report = json.loads(command_line("probe", "--quick", "--json", data).stdout)
+    assert report["conditions"]["cgroup_limits"] == [["cgroup v2 /jail (memory.max)", 6 << 30]]
 
 
 def test_json_parses_and_holds_every_row(command_line, data):

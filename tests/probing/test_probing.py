@@ -49,6 +49,7 @@ CONDITIONS = Conditions(
     memlock_soft=None,
     memory_limit=16 << 30,
     memory_limit_name="memory",
+    cgroup_limits=(),
     memory_rate=10e9,
 )
 

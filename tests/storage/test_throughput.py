@@ -4,8 +4,9 @@ import errno
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from interruption import interrupted_when
 from numpy.typing import NDArray
 
 from uringinfer.errors import UsageError
+from uringinfer.storage import throughput
 from uringinfer.storage.arena import Arena
 from uringinfer.storage.denial import Denial
 from uringinfer.storage.direct import StorageFile
@@ -94,6 +96,27 @@ def test_sequential_cells_go_on_where_the_one_before_ended(
     for _ in range(3):
         meter.measure(cell(Engine.PREADV, depth=1))
     assert offsets == [0, BLOCK, 2 * BLOCK]
+
+
+def test_the_cpu_is_that_of_reading_alone(
+    file: StorageFile, memory: NDArray[np.uint8], engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+
+    def noting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            events.append(name)
+            return function(*arguments)
+
+        return call
+
+    for name in ("open_ring", "keep_ring_full", "keep_threads_busy"):
+        monkeypatch.setattr(throughput, name, noting(name, getattr(throughput, name)))
+    monkeypatch.setattr(throughput.resource, "getrusage", noting("cpu", throughput.resource.getrusage))
+    Meter(file, 16 * BLOCK, memory, seconds=60).measure(cell(engine))
+    reading = "keep_threads_busy" if engine is Engine.PREADV else "keep_ring_full"
+    assert [event for event in events if event != "open_ring"] == ["cpu", reading, "cpu"]
+    assert "open_ring" not in events[1:]
 
 
 def test_reads_beyond_the_end_are_short_and_failed_reads_are_counted() -> None:

@@ -253,7 +253,8 @@ def _prediction(outlook: api.Outlook) -> str:
         kernels += f", of experts {format_rate(rates.expert_compute)}"
     if outlook.tokens_per_second is None:
         return f"nothing is read: only compute bounds it ({drive}, {kernels})"
-    return f"about {outlook.tokens_per_second:.2f} ({drive}, {kernels})"
+    word = "at most" if rates.compute is None else "about"
+    return f"{word} {outlook.tokens_per_second:.2f} ({drive}, {kernels})"
 
 
 def _excess(outlook: api.Outlook) -> str:

@@ -106,6 +106,7 @@ def _condition_lines(found: api.ProbeConditions) -> list[str]:
     ceiling_name, ceiling = found.ceiling
     alignment = found.alignment
     flags = ", ".join(found.ring_flags) or "no flags"
+    cgroups = ", ".join(f"{name} = {format_size(limit)}" for name, limit in found.cgroup_limits)
     memlock = "unlimited" if found.memlock_soft is None else format_size(found.memlock_soft)
     lines = [
         ("reads", f"{format_size(found.nbytes)} of {found.path}"),
@@ -121,6 +122,7 @@ def _condition_lines(found: api.ProbeConditions) -> list[str]:
         ("huge pages", f"{format_size(found.huge_bytes)} of {format_size(found.arena_bytes)}"),
         ("memlock", memlock),
         ("memory", f"{format_size(found.memory_limit)} usable, bounded by {found.memory_limit_name}"),
+        ("cgroup", cgroups or "no memory limit"),
     ]
     return [f"{name:<12} {text}" for name, text in lines]
 

@@ -124,8 +124,8 @@ def check_memory(machine: Machine) -> Finding:
 
 
 def check_cgroup(machine: Machine) -> Finding:
-    """Every memory limit of the cgroups above this process; inside one, the tightest is the real RAM."""
-    limits = [bound for bound in machine.bounds if bound.name.startswith("cgroup")]
+    """Every memory limit of the cgroups above this process."""
+    limits = machine.cgroup_bounds
     if not limits:
         return ok("cgroup", "no memory limit")
     shown = ", ".join(f"{bound.name} = {format_size(bound.limit)}" for bound in limits)

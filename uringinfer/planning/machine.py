@@ -93,6 +93,11 @@ class Machine:
         return self.tightest.usable
 
     @property
+    def cgroup_bounds(self) -> list[Bound]:
+        """The memory limits of the cgroups above this process; inside one, the tightest is the real RAM."""
+        return [bound for bound in self.bounds if bound.name.startswith("cgroup")]
+
+    @property
     def bounded_by(self) -> str:
         """Name of the bound that gives `usable_bytes`."""
         return self.tightest.name

@@ -26,7 +26,8 @@ _COPY_BYTES = 64 << 20
 class Conditions:
     """The header of a probe. Bytes, and bytes per second; None where the kernel does not say.
 
-    `data_share` is the part of what is read that has blocks behind it. `memory_rate` is how fast one core
+    `data_share` is the part of what is read that has blocks behind it. `cgroup_limits` are all above this
+    process, by name. `memory_rate` is how fast one core
     copies memory. `ring_denial` says why there is no ring, `registration_note` why it takes no memory in
     advance.
     """
@@ -50,6 +51,7 @@ class Conditions:
     memlock_soft: int | None
     memory_limit: int
     memory_limit_name: str
+    cgroup_limits: tuple[tuple[str, int], ...]
     memory_rate: float
 
     @property
@@ -88,6 +90,7 @@ def find_conditions(target: Target, arena: Arena, ring: Ring | Denial) -> Condit
         memlock_soft=machine.memlock_soft,
         memory_limit=machine.usable_bytes,
         memory_limit_name=machine.bounded_by,
+        cgroup_limits=tuple((bound.name, bound.limit) for bound in machine.cgroup_bounds),
         memory_rate=_memory_rate(),
     )
 

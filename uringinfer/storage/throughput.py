@@ -14,6 +14,7 @@ from __future__ import annotations
 import enum
 import os
 import resource
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +28,9 @@ from uringinfer.storage.uring import BUFFER_BYTES, READ_DTYPE, open_ring
 
 MAX_READS = 1 << 20
 """A cell ends after so many reads: five seconds at 200,000 a second, and 40 MiB of bookkeeping."""
+
+CpuSeconds = tuple[float, float]
+"""In user and in kernel mode."""
 
 _PERCENTILES = (50.0, 90.0, 99.0, 99.9, 100.0)
 
@@ -121,13 +125,11 @@ class Meter:
                 hint="use a larger file or smaller blocks",
             )
         offsets = self._offsets(cell, blocks)
-        before = resource.getrusage(resource.RUSAGE_SELF)
         run = self._run_threads if cell.engine is Engine.PREADV else self._run_ring
-        trace = run(cell, offsets)
-        after = resource.getrusage(resource.RUSAGE_SELF)
+        trace, cpu = run(cell, offsets)
         if cell.pattern is Pattern.SEQUENTIAL:
             self._position = (int(offsets[0]) + len(trace.results) * cell.block_bytes) % self._nbytes
-        return summarise(cell, trace, (after.ru_utime - before.ru_utime, after.ru_stime - before.ru_stime))
+        return summarise(cell, trace, cpu)
 
     def _offsets(self, cell: Cell, blocks: int) -> Int64s:
         count = min(blocks, MAX_READS)
@@ -140,7 +142,7 @@ class Meter:
             numbers = self._random.permutation(np.unique(self._random.integers(0, blocks, count)))
         return numbers.astype(np.int64) * cell.block_bytes
 
-    def _run_ring(self, cell: Cell, offsets: Int64s) -> Trace:
+    def _run_ring(self, cell: Cell, offsets: Int64s) -> tuple[Trace, CpuSeconds]:
         ring = open_ring(cell.queue_depth)
         if isinstance(ring, Denial):
             raise EnvironmentError_(f"io_uring cannot be used: {ring.reason}", hint=ring.remedy)
@@ -159,16 +161,25 @@ class Meter:
                 reads["flags"] = ring.FIXED_FILE
             if not self._file.direct.is_direct:
                 reads["flags"] |= ring.ASYNC
-            return keep_ring_full(ring, reads, cell.queue_depth, self._seconds)
+            return _with_cpu(lambda: keep_ring_full(ring, reads, cell.queue_depth, self._seconds))
         finally:
             ring.close()
 
-    def _run_threads(self, cell: Cell, offsets: Int64s) -> Trace:
+    def _run_threads(self, cell: Cell, offsets: Int64s) -> tuple[Trace, CpuSeconds]:
         slots = [
             self._memory[i * cell.block_bytes : (i + 1) * cell.block_bytes].data
             for i in range(cell.queue_depth)
         ]
-        return keep_threads_busy(self._file.fd, offsets.tolist(), slots, self._seconds)
+        chosen = offsets.tolist()
+        return _with_cpu(lambda: keep_threads_busy(self._file.fd, chosen, slots, self._seconds))
+
+
+def _with_cpu(run: Callable[[], Trace]) -> tuple[Trace, CpuSeconds]:
+    """What `run` gives, and the CPU of it: reading alone, without opening rings or drawing offsets."""
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    trace = run()
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    return trace, (after.ru_utime - before.ru_utime, after.ru_stime - before.ru_stime)
 
 
 def _check(result: int, what: str) -> None:
@@ -179,8 +190,8 @@ def _check(result: int, what: str) -> None:
         )
 
 
-def summarise(cell: Cell, trace: Trace, cpu: tuple[float, float]) -> Measurement:
-    """The numbers of `cell` from what happened; `cpu` is seconds in user and in kernel mode."""
+def summarise(cell: Cell, trace: Trace, cpu: CpuSeconds) -> Measurement:
+    """The numbers of `cell` from what happened."""
     moved = np.maximum(trace.results, 0)
     begin, submitted, end = trace.begin, trace.submitted, trace.end
     seconds = (int(end.max()) - int(begin.min())) / 1e9 if len(end) else 0.0
