@@ -63,14 +63,18 @@ def run_fio(
     huge: bool = False,
     pooled: bool = False,
     batched: bool = False,
-    seconds: int | None = None,
+    lean: bool = False,
+    offset: int = 0,
+    seconds: float | None = None,
     write: bool = False,
 ) -> FioResult:
     """Reads `nbytes` bytes of `path` (absolute, or /proc/PID/fd/FD) once, or writes them to it.
 
-    With `seconds`, again and again for so long. fio has no option for transparent huge pages; `huge` makes
-    the C library's malloc ask for them, `pooled` takes memory from `huge_page_pool`. `batched` hands over and
-    takes as many reads at once as there is room for or are done, instead of one by one."""
+    With `offset`, from there to the end. With `seconds`, again and again for so long. fio has no option for
+    transparent huge pages; `huge` makes the C library's malloc ask for them, `pooled` takes memory from
+    `huge_page_pool`. `batched` hands over and takes as many reads at once as there is room for or are done,
+    instead of one by one. `lean` leaves out what fio does beside reading, a map of the offsets that were read
+    and a clock for each read, and makes random offsets new in each run, where fio would repeat them."""
     kind = "write" if write else "read"
     arguments = {
         "name": kind,
@@ -80,14 +84,17 @@ def run_fio(
         "iodepth": queue_depth,
         "ioengine": engine,
         "direct": int(direct),
-        "size": nbytes,
-        "io_size": nbytes,
+        "offset": offset,
+        "size": nbytes - offset,
+        "io_size": nbytes - offset,
         "allow_file_create": int(write),
         "output-format": "json",
     }
     if seconds is not None:
         del arguments["io_size"]
-        arguments |= {"runtime": seconds, "time_based": 1}
+        arguments |= {"runtime": f"{round(seconds * 1000)}ms", "time_based": 1}
+    if lean:
+        arguments |= {"randrepeat": 0, "norandommap": 1, "gtod_reduce": 1}
     if batched:
         arguments |= {"iodepth_batch_submit": queue_depth, "iodepth_batch_complete_max": queue_depth}
     if pooled:
