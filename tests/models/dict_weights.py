@@ -118,6 +118,9 @@ class DictExperts:
         batches = [batch for batch in (distinct[:cut], distinct[cut:]) if batch]
         yield ([(expert, self._experts[layer, expert]) for expert in batch] for batch in batches)
 
+    def wants_guess(self, layer):
+        return self.lookahead > 0
+
     def hint(self, layer, guessed):
         self.hinted.append((layer, guessed.tolist()))
 

@@ -194,6 +194,34 @@ def test_no_expert_goes_between_its_hint_and_its_turn(bench):
     assert len(bench.reader.requests) == before
 
 
+def test_guesses_of_a_rank_that_is_mostly_wrong_are_not_read(bench):
+    cache = bench.cache(8, lookahead=2)
+    for _ in range(40):
+        cache.hint(1, np.array([5, 6]))
+        bench.use(cache, 1, 5, 7)
+    before = len(bench.reader.requests)
+    cache.hint(1, np.array([9, 11]))
+    assert [request.offset for request in bench.reader.requests[before:]] == [9 * RECORD]
+
+
+def test_a_layer_whose_experts_are_all_in_memory_wants_no_guess(bench):
+    cache = bench.cache(2 * EXPERTS, lookahead=2)
+    assert cache.wants_guess(1)
+    bench.use_chunk(cache, 1, [list(range(EXPERTS))])
+    assert not cache.wants_guess(1)
+    assert cache.wants_guess(2)
+    for layer in (0, 2):
+        bench.use_chunk(cache, layer, [list(range(EXPERTS))])
+    assert cache.wants_guess(1)  # some of its experts had to go
+    assert not bench.cache(4).wants_guess(1)  # nothing is guessed at all
+
+
+def test_what_was_loaded_at_the_start_needs_no_guess(bench):
+    cache = bench.cache(EXPERTS, lookahead=2)
+    cache.preload([(1, expert) for expert in range(EXPERTS)])
+    assert not cache.wants_guess(1)
+
+
 def test_a_guess_leaves_the_slots_that_a_turn_needs(bench):
     cache = bench.cache(4, lookahead=4)
     with cache.demand(0, np.array([[1, 2]])) as arriving:

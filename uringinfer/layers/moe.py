@@ -97,12 +97,11 @@ class Moe:
 
     def _look_ahead(self, weights: Weights, x: Floats, step: Step) -> None:
         """Lets the next layer's router guess from this layer's input; in decoding only, where reads wait."""
-        count = weights.experts.lookahead
-        if self.next_gate is None or count == 0 or len(x) > 1:
+        following = self.experts.layer + 1
+        if self.next_gate is None or len(x) > 1 or not weights.experts.wants_guess(following):
             return
-        count = min(count, self.next_gate.experts)
-        guess = step.gate(self.next_gate).route(weights.kernels, x, count)
-        weights.experts.hint(self.experts.layer + 1, guess.experts[0])
+        guess = step.gate(self.next_gate).guess(weights.kernels, x, weights.experts.lookahead)
+        weights.experts.hint(following, guess[0])
 
     def _shared(self, weights: Weights, x: Floats, step: Step) -> Floats | None:
         """The shared network's output [T, hidden]."""

@@ -48,15 +48,23 @@ class Router:
 
     def route(self, kernels: Kernels, logits: Floats, bias: Floats | None = None) -> Routing:
         """Logits [T, N], and a `bias` [N] on the scores that counts for the choice only -> Routing."""
-        scores = kernels.sigmoid(logits) if self.scoring == "sigmoid" else kernels.softmax(logits)
-        ranked = scores if bias is None else scores + bias
-        if self.num_groups > 1:
-            ranked = self._keep_best_groups(ranked)
-        experts = _best(ranked, self.top_k)
+        scores = self.scores(kernels, logits)
+        experts = self.best(scores, bias, self.top_k)
         shares = np.take_along_axis(scores, experts, axis=1)
         if self.renormalize:
             shares = shares / (_sum_of_columns(shares) + SHARE_EPS)
         return Routing(experts, shares * np.float32(self.scaling))
+
+    def scores(self, kernels: Kernels, logits: Floats) -> Floats:
+        """What shares come from: [T, N]."""
+        return kernels.sigmoid(logits) if self.scoring == "sigmoid" else kernels.softmax(logits)
+
+    def best(self, scores: Floats, bias: Floats | None, count: int) -> NDArray[np.int64]:
+        """The `count` experts [T, count] with the best scores [T, N] plus `bias` [N], best first."""
+        ranked = scores if bias is None else scores + bias
+        if self.num_groups > 1:
+            ranked = self._keep_best_groups(ranked)
+        return _best(ranked, count)
 
     def _keep_best_groups(self, ranked: Floats) -> Floats:
         """[T, N] with minus infinity for every expert outside the best groups."""

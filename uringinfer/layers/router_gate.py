@@ -13,7 +13,7 @@ from uringinfer.kernels import Kernels
 from uringinfer.kernels.formats import Weight
 from uringinfer.layers.router import Router, Routing
 from uringinfer.layers.tensors import TensorSpec
-from uringinfer.layers.weights import Floats, Weights
+from uringinfer.layers.weights import Floats, Ids, Weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +25,20 @@ class HeldGate:
     bias: Floats | None
     correction: Floats | None
 
-    def route(self, kernels: Kernels, x: Floats, top_k: int | None = None) -> Routing:
-        """Chooses experts for x [T, hidden]: the router's own number of them, or the best `top_k`."""
+    def route(self, kernels: Kernels, x: Floats) -> Routing:
+        """Chooses experts for x [T, hidden]."""
+        return self.router.route(kernels, self._logits(kernels, x), self.correction)
+
+    def guess(self, kernels: Kernels, x: Floats, count: int) -> Ids:
+        """The `count` experts, or all there are, that x [T, hidden] would have chosen [T, count]."""
+        scores = self.router.scores(kernels, self._logits(kernels, x))
+        return self.router.best(scores, self.correction, min(count, self.weight.rows))
+
+    def _logits(self, kernels: Kernels, x: Floats) -> Floats:
         logits = kernels.matmul(self.weight, x)
         if self.bias is not None:
             logits += self.bias
-        router = self.router if top_k is None else replace(self.router, top_k=top_k)
-        return router.route(kernels, logits, self.correction)
+        return logits
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,10 @@ class Experts(Protocol):
     lookahead: int
     """How many experts of the next layer a decode step guesses; 0 if none."""
 
+    def wants_guess(self, layer: int) -> bool:
+        """Whether a guess about `layer`, whose turn is next, could save a read."""
+        ...
+
     def demand(
         self, layer: int, routed: Ids
     ) -> AbstractContextManager[Iterator[list[tuple[int, ExpertWeights]]]]:

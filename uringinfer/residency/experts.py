@@ -108,12 +108,14 @@ class ExpertCache:
         self._slot_count = len(slots)
         self._free = [Slot(memory) for memory in reversed(slots)]
         self._resident: dict[ExpertKey, _Resident] = {}
+        self._missing = {layer: records.count(layer) for layer in records.layers}
+        """Experts of each layer that have no slot."""
         self._pinned: set[ExpertKey] = set()
         self._hinted: list[_Resident] = []
         self._orphans: dict[ExpertKey, _Resident] = {}
         """Being read, and no turn waits for them any more."""
         self._turn_size = 0
-        self._guesses = Lookahead()
+        self._guesses = Lookahead(lookahead)
         self._counts = {"hits": 0, "misses": 0, "prefetched": 0, "guesses": 0}
         self._bytes = {Priority.DEMAND: 0, Priority.SPECULATION: 0, Priority.TRUNK: 0}
         self._wait_seconds = 0.0
@@ -128,6 +130,7 @@ class ExpertCache:
         entries = [_Resident(key, self._free.pop()) for key in chosen]
         for entry in entries:
             self._resident[entry.key] = entry
+            self._missing[entry.key[0]] -= 1
         for entry in reversed(entries):  # a policy takes what came in last for the most recent
             self._policy.insert(entry.key)
         total = sum(self._records.nbytes(layer) for layer, _ in chosen)
@@ -163,19 +166,24 @@ class ExpertCache:
                 entry.is_used = False
                 self._let_go(entry)
 
+    def wants_guess(self, layer: int) -> bool:
+        """Whether a guess about `layer`, whose turn is next, could save a read."""
+        return self.lookahead > 0 and self._missing[layer] > 0
+
     def hint(self, layer: int, guessed: Ids) -> None:
         """Says that `layer`, whose turn is next, may demand `guessed` [N], best first.
 
-        Those not in memory are read when nothing else wants the drive. None of them goes before its layer's
-        turn; a guess never takes a slot that a turn as large as the last one would need.
+        Those not in memory are read when nothing else wants the drive, if guesses of their rank are right
+        often enough. None of them goes before its layer's turn; a guess never takes a slot that a turn as
+        large as the last one would need.
         """
         self._settle_orphans()
         experts = guessed[: self.lookahead].tolist()
-        self._guesses.guess(layer, experts)
+        likely = self._guesses.guess(layer, experts)
         new = []
         for expert in experts:
             entry = self._resident.get((layer, expert))
-            if entry is None and self._slot_count - len(self._pinned) > self._turn_size:
+            if entry is None and expert in likely and self._slot_count - len(self._pinned) > self._turn_size:
                 entry = self._admit((layer, expert))
                 if entry is not None:
                     entry.is_guess = True
@@ -304,13 +312,16 @@ class ExpertCache:
         if self._free:
             slot = self._free.pop()
         elif len(self._pinned) < len(self._resident):
-            slot = self._resident.pop(self._policy.victim(self._pinned)).slot
+            victim = self._policy.victim(self._pinned)
+            slot = self._resident.pop(victim).slot
+            self._missing[victim[0]] += 1
             slot.expire()
             if self._poison:
                 slot.memory.fill(POISON)
         else:
             return None
         entry = self._resident[key] = _Resident(key, slot)
+        self._missing[key[0]] -= 1
         self._policy.insert(key)
         return entry
 

@@ -76,6 +76,10 @@ class ExpertRecords:
         """Experts of the layer that has most."""
         return max(bank.num_experts for bank in self._banks.values())
 
+    def count(self, layer: int) -> int:
+        """Experts of `layer`."""
+        return self._banks[layer].num_experts
+
     @property
     def slot_bytes(self) -> int:
         """Bytes of a slot that holds any record."""

@@ -1,0 +1,51 @@
+"""Which guesses are worth reading: those of ranks that were right often enough."""
+
+from uringinfer.residency.lookahead import Lookahead
+
+
+def turn(guesses, experts, chosen):
+    worth = guesses.guess(1, experts)
+    guesses.judge(1, chosen)
+    return worth
+
+
+def test_every_rank_is_read_at_first():
+    assert Lookahead(3).guess(1, [7, 8, 9]) == [7, 8, 9]
+
+
+def test_a_rank_that_is_mostly_wrong_is_no_longer_read_and_the_others_are():
+    guesses = Lookahead(3)
+    for _ in range(40):
+        worth = turn(guesses, [7, 8, 9], {7, 9})
+    assert worth == [7, 9]
+
+
+def test_a_rank_that_becomes_right_is_read_again():
+    guesses = Lookahead(1)
+    for _ in range(40):
+        turn(guesses, [7], set())
+    assert turn(guesses, [7], {7}) == []
+    for _ in range(40):
+        worth = turn(guesses, [7], {7})
+    assert worth == [7]
+
+
+def test_a_rank_that_is_right_in_two_turns_of_three_is_always_read():
+    guesses = Lookahead(1)
+    assert all(turn(guesses, [7], {7} if n % 3 else set()) == [7] for n in range(200))
+
+
+def test_recall_counts_what_was_guessed_whether_it_was_read_or_not():
+    guesses = Lookahead(2)
+    for _ in range(50):
+        turn(guesses, [7, 8], {8, 5})
+    assert (guesses.demanded, guesses.named) == (100, 50)
+
+
+def test_a_guess_about_another_layer_is_not_judged():
+    guesses = Lookahead(1)
+    for _ in range(50):
+        guesses.guess(1, [7])
+        guesses.judge(2, {8})
+    assert guesses.guess(1, [7]) == [7]
+    assert guesses.demanded == 0
