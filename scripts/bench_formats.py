@@ -26,7 +26,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bench_moe import MODEL, Case, model_bytes, prepare, ratio
+from bench_moe import MODEL, TABLE_HEAD, Case, model_bytes, prepare, ratio
 
 from uringinfer import api
 from uringinfer.container import Container
@@ -142,8 +142,7 @@ def measure_experts(directory: Path, name: str, percent: int, rounds: int, token
         f" {tokens} tokens"
     )
     print()
-    print("| case | budget | tokens/s | read per token | hits | recall | guesses used | waiting | reader |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print(TABLE_HEAD)
     print(before.row())
     print(after.row())
     print()

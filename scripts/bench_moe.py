@@ -1,15 +1,17 @@
 """Measures mixtures of experts from a drive: overlap and lookahead against synchronous reads, and the prompt.
 
 Makes a Qwen3-MoE-shaped bf16 model (once). In each round every case runs in a process of its own, one after
-the other, after the reader alone has read random records. Drives and neighbours drift within minutes, so only
-figures of one round are compared; the table gives medians.
+the other; before each budget the reader alone reads random records. Drives and neighbours drift within
+minutes, so only figures of one round are compared; the table gives medians.
 
-"Synchronous" waits for every read where it is submitted: one read at a time, nothing ahead, nothing computed
-meanwhile. It is the same engine over a reader that is wrapped to do so.
+Two ways to read synchronously are compared with, both by the same engine over a wrapped reader, with nothing
+ahead and nothing computed meanwhile. "One read at a time": each missing expert is read by one blocking read
+when the sum comes to it, then computed. "One batch a layer": all that a layer lacks is read at once, at full
+queue depth, and waited for; then the layer is computed.
 
 Prints a section of docs/benchmarks.md. Without DIRECTORY the model is made below the current one and removed.
 
-    python scripts/bench_moe.py [DIRECTORY] [--rounds 3] [--tokens 24]
+    python scripts/bench_moe.py [DIRECTORY] [--rounds 2] [--tokens 24]
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ from typing import Any
 
 import numpy as np
 from make_synthetic import write_checkpoint
-from synthetic_moe import moe_config, moe_tensors
+from synchronous_readers import BatchAtATime, OneAtATime
+from synthetic_moe import GAINS, moe_config, moe_tensors
 
 from uringinfer.container.container import Container
 from uringinfer.engine import loading
@@ -48,26 +51,13 @@ from uringinfer.units import format_rate, format_size
 MODEL = {"layers": 16, "hidden": 1024, "inner": 512, "experts": 64, "per_token": 6}
 PROMPT = [(37 * n) % 16000 for n in range(64)]
 RECORDS_ALONE = 400
-
-
-class Synchronous:
-    """A reader that is done with every request when `submit` returns."""
-
-    overlaps = False
-
-    def __init__(self, reader: Any) -> None:
-        self._reader = reader
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._reader, name)
-
-    def submit(self, requests: Sequence[ReadRequest]) -> Ticket:
-        ticket: Ticket = self._reader.submit(requests)
-        self._reader.wait(ticket)
-        return ticket
-
-    def submit_each(self, requests: Sequence[ReadRequest]) -> list[Ticket]:
-        return [self.submit([request]) for request in requests]
+READS: dict[str, Any] = {"overlapped": None, "one": OneAtATime, "batch": BatchAtATime}
+WHOLE_RECORD = 4 << 20
+"""Pieces of synchronous readers: no record is split, so that one read at a time is one."""
+TABLE_HEAD = """\
+| case | budget | tokens/s | read per token | hits | recall | guesses used | waiting | drive busy |
+|---|---|---|---|---|---|---|---|---|"""
+"""What `Case.row` gives; "drive busy" is the rate of reading in decoding as a share of the reader's alone."""
 
 
 def prepare(directory: Path, formats: Sequence[str] = (KEEP,)) -> list[Container]:
@@ -78,7 +68,7 @@ def prepare(directory: Path, formats: Sequence[str] = (KEEP,)) -> list[Container
         if not path.exists():
             if not checkpoint.exists():
                 config = moe_config(**MODEL)
-                write_checkpoint(checkpoint, config, moe_tensors(config))
+                write_checkpoint(checkpoint, config, moe_tensors(config), gains=GAINS)
             pack(checkpoint, path, experts=name)
     shutil.rmtree(checkpoint, ignore_errors=True)
     return [Container.open(path) for path in paths]
@@ -117,17 +107,16 @@ def reader_rate(container: Container) -> float:
     return RECORDS_ALONE * record / seconds
 
 
-def work(path: str, budget: int, *, chunk: int, tokens: int, lookahead: int, synchronous: bool) -> None:
+def work(path: str, budget: int, *, chunk: int, tokens: int, lookahead: int, reads: str) -> None:
     """One run in this process; prints its statistics as JSON."""
-    if synchronous:
+    wrap = READS[reads]
+    if wrap is not None:
         opened_reader = loading.open_reader
-        loading.open_reader = lambda *args, **options: Synchronous(opened_reader(*args, **options))
+        loading.open_reader = lambda *args, **options: wrap(
+            opened_reader(*args, **options, split_bytes=WHOLE_RECORD)
+        )
     options = LoadOptions(
-        budget=budget,
-        context=256,
-        chunk=chunk,
-        lookahead=lookahead,
-        ring_slots=1 if synchronous else 2,
+        budget=budget, context=256, chunk=chunk, lookahead=lookahead, ring_slots=1 if wrap else 2
     )
     with open_model(path).load(options) as engine:
         # drawn at random, since the likeliest token of random weights repeats itself, and with it its experts
@@ -140,20 +129,21 @@ def work(path: str, budget: int, *, chunk: int, tokens: int, lookahead: int, syn
 
 @dataclass
 class Case:
-    """One way to run; in each round, its statistics and the reader's rate before it."""
+    """One way to run; in each round, its statistics and the rate of the reader alone."""
 
     name: str
     budget: int
     chunk: int = 64
     tokens: int = 24
     lookahead: int = 6
-    synchronous: bool = False
+    reads: str = "overlapped"
     runs: list[dict[str, Any]] = field(default_factory=list)
     rates: list[float] = field(default_factory=list)
 
-    def run(self, container: Container) -> None:
-        self.rates.append(reader_rate(container))
-        options = {name: getattr(self, name) for name in ("chunk", "tokens", "lookahead", "synchronous")}
+    def run(self, container: Container, rate: float | None = None) -> None:
+        """Runs once more; `rate` is the reader's, measured now if it is not given."""
+        self.rates.append(reader_rate(container) if rate is None else rate)
+        options = {name: getattr(self, name) for name in ("chunk", "tokens", "lookahead", "reads")}
         command = [sys.executable, __file__, str(container.path), "--worker", json.dumps(options)]
         done = subprocess.run([*command, str(self.budget)], capture_output=True, text=True)
         if done.returncode:
@@ -164,18 +154,17 @@ class Case:
         return statistics.median(run[phase][key] for run in self.runs)
 
     def row(self) -> str:
-        experts = self.runs[-1]["decode"]["experts"]
-        speed = [
-            run["decode"]["read_bytes_per_second"] / rate
-            for run, rate in zip(self.runs, self.rates, strict=True)
+        decodes = [run["decode"] for run in self.runs]
+        experts = decodes[-1]["experts"]
+        busy = [
+            decode["read_bytes_per_second"] / rate for decode, rate in zip(decodes, self.rates, strict=True)
         ]
         recall = "-" if experts["recall"] is None else f"{experts['recall']:.0%}"
         return (
             f"| {self.name} | {format_size(self.budget)} | {self.median('decode', 'tokens_per_second'):.2f} |"
             f" {format_size(round(self.median('decode', 'bytes_per_token')))} | {experts['hit_rate']:.1%} |"
             f" {recall} | {experts['prefetched']} of {experts['guesses']} |"
-            f" {self.median('decode', 'disk_wait_share'):.0%} |"
-            f" {format_rate(statistics.median(self.rates))}, {statistics.median(speed):.2f} |"
+            f" {self.median('decode', 'disk_wait_share'):.0%} | {statistics.median(busy):.0%} |"
         )
 
 
@@ -197,45 +186,60 @@ def prompt_ratio(one: Case, other: Case, key: str) -> float:
     )
 
 
+def cases(nbytes: int, tokens: int) -> tuple[list[list[Case]], Case, Case]:
+    """For each budget: overlapped with and without lookahead, and both synchronous ways. Then the prompt,
+    token by token and in one chunk."""
+    groups = []
+    for percent in (20, 40, 70):
+        common = {"budget": nbytes * percent // 100, "tokens": tokens}
+        groups.append(
+            [
+                Case(f"{percent} %, overlap and lookahead", **common),
+                Case(f"{percent} %, overlap alone", **common, lookahead=0),
+                Case(f"{percent} %, one read at a time", **common, lookahead=0, reads="one"),
+                Case(f"{percent} %, one batch a layer", **common, lookahead=0, reads="batch"),
+            ]
+        )
+    budget = nbytes * 20 // 100
+    stepwise = Case("prompt token by token", budget, chunk=1, tokens=1)
+    return groups, stepwise, Case("prompt in one chunk", budget, chunk=64, tokens=1)
+
+
 def measure(container: Container, rounds: int, tokens: int) -> None:
     """Runs every case in every round and prints the section."""
     nbytes = model_bytes(container)
-    groups = []
-    for percent in (20, 40, 70):
-        budget = nbytes * percent // 100
-        both = Case(f"{percent} %, overlap and lookahead", budget, tokens=tokens)
-        plain = Case(f"{percent} %, overlap alone", budget, tokens=tokens, lookahead=0)
-        slow = Case(f"{percent} %, synchronous", budget, tokens=tokens, lookahead=0, synchronous=True)
-        groups.append((both, plain, slow))
-    stepwise = Case("prompt token by token", nbytes * 20 // 100, chunk=1, tokens=1)
-    chunked = Case("prompt in one chunk", nbytes * 20 // 100, chunk=64, tokens=1)
+    groups, stepwise, chunked = cases(nbytes, tokens)
     for _ in range(rounds):
-        for case in (*(case for group in groups for case in group), stepwise, chunked):
-            case.run(container)
+        for group in (*groups, [stepwise, chunked]):
+            rate = reader_rate(container)
+            for case in group:
+                case.run(container, rate)
     distinct = groups[0][0].runs[0]["distinct"]
     total, record = MODEL["layers"] * MODEL["experts"], container.manifest.banks[0].record_bytes
+    rates = [format_rate(rate) for group in groups for rate in group[0].rates]
     print("## Mixtures of experts")
     print()
     print(
         f"{os.cpu_count()} processors ({platform.machine()}), Linux {platform.release()}; load average"
         f" {os.getloadavg()[0]:.1f}; {format_size(nbytes)}, {MODEL['layers']} layers of {MODEL['experts']}"
         f" experts, {MODEL['per_token']} per token, records of {format_size(record)}; {rounds} rounds of"
-        f" {len(PROMPT)} prompt tokens and {tokens} decoded ones, which used {distinct} of {total} experts"
+        f" {len(PROMPT)} prompt tokens and {tokens} decoded ones, which used {distinct} of {total} experts;"
+        f" the reader alone, at this record size: {min(rates)} to {max(rates)}"
     )
     print()
-    print("| case | budget | tokens/s | read per token | hits | recall | guesses used | waiting | reader |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print(TABLE_HEAD)
     for group in groups:
         for case in group:
             print(case.row())
     print()
     print(
-        '"reader" is what the reader alone gives at this record size, and the share of it that decoding got.'
+        '"drive busy" is the rate at which decoding reads as a share of what the reader alone gives; hits'
+        " count what guesses brought."
     )
     print()
-    for both, plain, slow in groups:
-        print(ratio(both, slow))
-        print(ratio(both, plain))
+    for both, plain, one, batch in groups:
+        for other in (one, batch, plain):
+            print(ratio(both, other))
     read, took = (prompt_ratio(chunked, stepwise, key) for key in ("bytes_read", "seconds"))
     print(
         f"- {len(PROMPT)} prompt tokens in one chunk, at 20 %, read {read:.3f} of the bytes and take"
@@ -246,7 +250,7 @@ def measure(container: Container, rounds: int, tokens: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("directory", type=Path, nargs="?")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--tokens", type=int, default=24)
     parser.add_argument("--worker", nargs=2, metavar=("OPTIONS", "BUDGET"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()

@@ -1,9 +1,9 @@
 """Makes checkpoints of random bf16 weights in the layout of a published one, at disk speed.
 
-The weights are zero-mean with a standard deviation of 1/sqrt(columns), embeddings of 1, norms are ones:
-logits stay finite at any depth. Values come from one pool of normal noise, copied in pieces from random
-offsets, so that neither a drive nor a file system can compress or deduplicate much of it. The same arguments
-give the same bytes.
+The weights are zero-mean with a standard deviation of 1/sqrt(columns), embeddings of 1, norms are ones; the
+caller may multiply deviations. Logits stay finite at any depth. Values come from one pool of normal noise,
+copied in pieces from random offsets, so that neither a drive nor a file system can compress or deduplicate
+much of it. The same arguments give the same bytes.
 
     python scripts/make_synthetic.py OUT --size 4GB
     python scripts/make_synthetic.py OUT --layers 4 --hidden 256 --intermediate 768 --heads 4 --kv-heads 2
@@ -131,9 +131,18 @@ def shard(shapes: Shapes, shard_bytes: int) -> list[Shapes]:
 
 
 def write_checkpoint(
-    directory: Path, config: Mapping[str, Any], shapes: Shapes, *, shard_bytes: int = 1 << 30, seed: int = 0
+    directory: Path,
+    config: Mapping[str, Any],
+    shapes: Shapes,
+    *,
+    shard_bytes: int = 1 << 30,
+    seed: int = 0,
+    gains: Mapping[str, float] | None = None,
 ) -> int:
-    """Writes config.json, safetensors shards and their index into `directory`; returns the tensors' bytes."""
+    """Writes config.json, safetensors shards and their index into `directory`; returns the tensors' bytes.
+
+    `gains` multiplies the deviation of the matrices whose names have one of its keys in them.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "config.json").write_text(json.dumps(config, indent=1) + "\n")
     noise = Noise(seed, min(POOL_VALUES, max(1 << 16, nbytes_of(shapes))))
@@ -141,14 +150,14 @@ def write_checkpoint(
     weight_map = {}
     for number, tensors in enumerate(shards, start=1):
         name = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
-        _write_shard(directory / name, tensors, noise)
+        _write_shard(directory / name, tensors, noise, gains or {})
         weight_map |= dict.fromkeys(tensors, name)
     index = {"metadata": {"total_size": nbytes_of(shapes)}, "weight_map": weight_map}
     (directory / "model.safetensors.index.json").write_text(json.dumps(index, indent=1) + "\n")
     return nbytes_of(shapes)
 
 
-def _write_shard(path: Path, shapes: Shapes, noise: Noise) -> None:
+def _write_shard(path: Path, shapes: Shapes, noise: Noise, gains: Mapping[str, float]) -> None:
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     offset = 0
     for name, shape in shapes.items():
@@ -160,17 +169,18 @@ def _write_shard(path: Path, shapes: Shapes, noise: Noise) -> None:
     with path.open("wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         for name, shape in shapes.items():
-            for piece in _values(name, shape, noise):
+            gain = next((gain for part, gain in gains.items() if part in name), 1.0)
+            for piece in _values(name, shape, noise, gain):
                 file.write(piece.data)
 
 
-def _values(name: str, shape: tuple[int, ...], noise: Noise) -> Iterator[np.ndarray]:
+def _values(name: str, shape: tuple[int, ...], noise: Noise, gain: float) -> Iterator[np.ndarray]:
     count = int(np.prod(shape))
     if len(shape) == 1:
         fill = 0x3F80 if name.endswith("norm.weight") else 0  # bf16 1.0 for norms, 0 for biases
         yield np.full(count, fill, np.uint16)
     else:
-        yield from noise.pieces(count, 1.0 if "embed_tokens" in name else shape[-1] ** -0.5)
+        yield from noise.pieces(count, gain * (1.0 if "embed_tokens" in name else shape[-1] ** -0.5))
 
 
 def main() -> None:
