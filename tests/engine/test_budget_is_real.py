@@ -120,9 +120,8 @@ def memory_cgroup():
     pytest.skip("needs permission to make a memory cgroup (root)")
 
 
-@pytest.mark.parametrize("above_floor", [SLACK, 30 << 20])
-def test_a_run_lives_in_a_cgroup_of_exactly_its_budget(model, above_floor):
-    budget = floor_of(model) + above_floor
+def generate_in_cgroup(model, budget, *options):
+    """`generate` in a memory cgroup of exactly its budget, which kills what exceeds it."""
     group, limit = memory_cgroup()
     try:
         (group / limit).write_text(str(budget))
@@ -134,9 +133,26 @@ def test_a_run_lives_in_a_cgroup_of_exactly_its_budget(model, above_floor):
         def enter():
             Path(procs).write_text(str(os.getpid()))
 
-        code, out, err, peak = generate(model, budget, enter=enter)
+        return generate(model, budget, *options, enter=enter)
     finally:
         group.rmdir()
+
+
+@pytest.mark.parametrize("above_floor", [SLACK, 30 << 20])
+def test_a_run_lives_in_a_cgroup_of_exactly_its_budget(model, above_floor):
+    budget = floor_of(model) + above_floor
+    code, out, err, peak = generate_in_cgroup(model, budget)
+    assert code == 0, err
+    assert peak <= budget
+    assert len(json.loads(out)["tokens"]) == 5
+
+
+@pytest.mark.parametrize(
+    ("above_floor", "options"), [(SLACK, ()), (SLACK, ("--chunk", "1", "-c", "2048")), (30 << 20, ())]
+)
+def test_a_mixture_of_experts_lives_in_a_cgroup_of_exactly_its_budget(moe, above_floor, options):
+    budget = floor_of(moe, *options) + above_floor
+    code, out, err, peak = generate_in_cgroup(moe, budget, *options)
     assert code == 0, err
     assert peak <= budget
     assert len(json.loads(out)["tokens"]) == 5
