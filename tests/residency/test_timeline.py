@@ -50,6 +50,10 @@ class ScriptedReader:
             self._clock.now += 2.0
             ticket.done = True
 
+    def withdraw(self, ticket):
+        ticket.done = not ticket.done
+        return ticket.done
+
     def poll(self):
         pass
 
@@ -79,6 +83,17 @@ def thread_of(shown):
 
 def reads_of(shown):
     return [(one.start, one.end, one.group, one.kind, one.nbytes) for one in shown.reads]
+
+
+def test_a_read_that_was_taken_back_is_not_shown(clock, timeline, reader):
+    timeline.begin_pass()
+    tickets = reader.submit_each([request(0, 50, BANK), request(50, 60, BANK)])
+    clock.now = 3.0
+    assert reader.withdraw(tickets[0])
+    reader.wait(tickets[1])
+    assert not reader.withdraw(tickets[1])
+    timeline.end_pass()
+    assert [nbytes for *_, nbytes in reads_of(timeline.typical(MANIFEST, 1))] == [60]
 
 
 def test_the_thread_computes_except_where_it_waited(clock, timeline, reader):

@@ -98,3 +98,35 @@ def test_a_ticket_of_something_else_is_refused() -> None:
 
     with pytest.raises(UsageError, match="no ticket of this reader"):
         own_submission(Other())
+
+
+def test_a_submission_of_which_nothing_was_started_can_be_taken_back() -> None:
+    queue = PieceQueue(4096, 1)
+    first, second, third = queue.push_each([request(4096, offset) for offset in (0, 4096, 8192)])
+    number = queue.start(queue.peek())
+    assert queue.withdraw(second)
+    assert second.done and second.error is None
+    queue.complete(number, 4096)
+    piece = queue.peek()
+    assert piece is not None and piece.offset == 8192
+    queue.complete(queue.start(piece), 4096)
+    assert first.done and third.done and queue.peek() is None
+
+
+def test_a_submission_that_was_started_or_is_over_is_not_taken_back() -> None:
+    queue = PieceQueue(4096, 2)
+    (whole,), halves = [queue.push_each([request(4096)]), queue.push([request(4096), request(8192)])]
+    numbers = [queue.start(queue.peek()) for _ in range(2)]
+    assert not queue.withdraw(whole) and not queue.withdraw(halves)
+    queue.complete(numbers[0], 4096)
+    queue.complete(numbers[1], -errno.EINTR)
+    assert not queue.withdraw(whole) and not queue.withdraw(halves)
+    assert whole.done and not halves.done
+
+
+def test_a_read_that_was_taken_back_is_not_served_as_demand_either() -> None:
+    queue = PieceQueue(4096, 1)
+    submission = queue.push([request(4096, priority=Priority.SPECULATION)])
+    assert queue.withdraw(submission)
+    queue.promote(submission)
+    assert queue.peek() is None

@@ -239,3 +239,22 @@ def test_a_read_of_more_than_two_gibibytes_is_whole(open_one: OpenReader, tmp_pa
         found = np.flatnonzero(destination)
         assert found.tolist() == [0, 0x7FFFF000 - 1, 0x7FFFF000, 1 << 31, nbytes - 1]
         reader.close()
+
+
+def test_what_was_taken_back_is_not_read_and_what_was_not_is(
+    open_one: OpenReader, file: StorageFile, content: Bytes
+) -> None:
+    with Arena(8 * BLOCK) as arena:
+        reader = open_one(queue_depth=1, split_bytes=BLOCK)
+        destinations = [arena.carve(BLOCK) for _ in range(8)]
+        for destination in destinations:
+            destination.fill(0x5A)
+        tickets = reader.submit_each(
+            [ReadRequest(file, n * BLOCK, destinations[n], Priority.SPECULATION) for n in range(8)]
+        )
+        taken_back = [reader.withdraw(ticket) for ticket in tickets]  # the first may be under way, or over
+        for n, ticket in enumerate(tickets):
+            reader.wait(ticket)
+            expected = 0x5A if taken_back[n] else content[n * BLOCK : (n + 1) * BLOCK]
+            assert np.all(destinations[n] == expected)
+        reader.close()

@@ -114,6 +114,10 @@ class Timeline:
         self._reads.append(read)
         return read
 
+    def withdrawn(self, read: _Read) -> None:
+        """`read` was taken back before it began."""
+        self._reads = deque(other for other in self._reads if other is not read)
+
     def waited(self, began: float, read: _Read) -> None:
         """The computing thread has waited for `read` since `began`."""
         if self._current is not None:
@@ -228,6 +232,15 @@ class RecordingReader:
                     if other is ticket:
                         self._timeline.waited(began, read)
             self._settle()
+
+    def withdraw(self, ticket: Ticket) -> bool:
+        if not self._inner.withdraw(ticket):
+            return False
+        for other, read in self._in_flight:
+            if other is ticket:
+                self._timeline.withdrawn(read)
+        self._in_flight = [(other, read) for other, read in self._in_flight if other is not ticket]
+        return True
 
     def poll(self) -> None:
         self._inner.poll()

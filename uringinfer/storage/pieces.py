@@ -135,6 +135,18 @@ class PieceQueue:
             if read.has_more and read.request.priority > Priority.DEMAND:
                 self._waiting[Priority.DEMAND].append(read)
 
+    def withdraw(self, submission: Submission) -> bool:
+        """Takes `submission` back if no piece of it was ever started; whether it was."""
+        reads = list(submission.pending)
+        if not reads or any(read.position or read.again or read.failed for read in reads):
+            return False
+        if any(piece.read.submission is submission for piece in self.started.values()):
+            return False
+        for read in reads:
+            read.failed = True  # `peek` passes over it
+        submission.pending.clear()
+        return True
+
     def peek(self) -> Piece | None:
         """The piece to start next; None if nothing waits or there is no room."""
         if len(self.started) >= self._depth:

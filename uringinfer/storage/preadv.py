@@ -78,6 +78,10 @@ class PreadvReader:
         if submission.error is not None:
             raise submission.error
 
+    def withdraw(self, ticket: Ticket) -> bool:
+        with self._work_came:
+            return self._queue.withdraw(own_submission(ticket))
+
     def poll(self) -> None:
         """Nothing to do: the threads take what has completed and start what waits."""
 

@@ -105,6 +105,11 @@ class Reader(Protocol):
         """Blocks until `ticket` is done; raises its error. Ctrl-C interrupts it at once."""
         ...
 
+    def withdraw(self, ticket: Ticket) -> bool:
+        """Takes back what nothing was started of: True, and the ticket is done, nothing was read and the
+        destination is the caller's again. False if it is under way or over; then it goes on."""
+        ...
+
     def poll(self) -> None:
         """Takes what has completed and starts what waits, without blocking. Cheap; call it often."""
         ...

@@ -245,6 +245,10 @@ class UringReader:
         if submission.error is not None:
             raise submission.error
 
+    def withdraw(self, ticket: Ticket) -> bool:
+        self._check_usable()
+        return self._queue.withdraw(own_submission(ticket))
+
     def poll(self) -> None:
         self._check_usable()
         if not self._queue.started or self._collect(wait=False):
