@@ -223,3 +223,18 @@ def test_an_unknown_policy_is_refused_with_those_there_are():
 
 def test_the_default_policy_is_lfru():
     assert isinstance(make_policy(DEFAULT_POLICY, LAYERS, EXPERTS), Lfru)
+
+
+@pytest.mark.parametrize("name", ["lru", "lfu", "lfru"])
+def test_what_was_discarded_is_no_victim_and_can_come_back(name):
+    policy, (layer, other, *_) = a_policy(name), LAYERS
+    for expert in (0, 1):
+        policy.begin_turn(layer, [expert])
+        policy.insert((layer, expert))
+    policy.begin_turn(other, [0])
+    policy.discard((layer, 0))
+    assert policy.victim() == (layer, 1)
+    with pytest.raises(ResidencyError):
+        policy.victim()
+    policy.insert((layer, 0))
+    assert policy.victim() == (layer, 0)

@@ -7,8 +7,8 @@ so what `uringinfer simulate` says about a policy is what a run does:
     touch(key) or insert(key)       each of them, in order: it is resident, or it takes a slot
     victim(pinned)                  before an insert, if every slot is taken
 
-`insert` without a turn is a guess that was read ahead. None of this may change what a model computes, only
-when.
+`insert` without a turn is a guess that was read ahead, `discard` a guess that was taken back. None of this
+may change what a model computes, only when.
 
 - `lru` gives up the one unused for longest. - `lfu` gives up the one used least often since it came in; the
 count is forgotten with it. - `lfru`, the default, keeps two decayed shares of turns for every expert,
@@ -64,6 +64,10 @@ class Policy(Protocol):
         """An expert takes a slot, to be used now or because it was guessed."""
         ...
 
+    def discard(self, key: ExpertKey) -> None:
+        """A resident expert is resident no longer, without having been a victim."""
+        ...
+
     def victim(self, pinned: Collection[ExpertKey] = ()) -> ExpertKey:
         """The resident expert to give up, none of `pinned`; it is no longer resident afterwards.
 
@@ -110,6 +114,9 @@ class Lru:
     def insert(self, key: ExpertKey) -> None:
         self._order[key] = None
 
+    def discard(self, key: ExpertKey) -> None:
+        del self._order[key]
+
     def victim(self, pinned: Collection[ExpertKey] = ()) -> ExpertKey:
         for key in self._order:
             if key not in pinned:
@@ -137,6 +144,9 @@ class Lfu:
 
     def insert(self, key: ExpertKey) -> None:
         self._add(key, 1)
+
+    def discard(self, key: ExpertKey) -> None:
+        self._remove(key)
 
     def victim(self, pinned: Collection[ExpertKey] = ()) -> ExpertKey:
         for uses in sorted(self._by_uses):
@@ -168,7 +178,8 @@ class Lfru:
     expected after d + (1 / c - 1) rounds. The resident expert with the largest such number goes; of equals
     in a layer, the one unused for longest. What the current turn has chosen stays until the turn is over.
 
-    A turn sorts the resident experts of two layers; a victim costs O(layers), whatever the number of slots.
+    A turn leaves the resident experts of two layers to be sorted when a victim is wanted next; a victim costs
+    O(layers) beside that, whatever the number of slots.
     """
 
     name = "lfru"
@@ -186,6 +197,8 @@ class Lfru:
         self._resident = np.zeros(shape, bool)
         self._queues: list[list[tuple[float, int]]] = [[] for _ in layers]
         """(1 / c, expert) of the experts of each layer that may go; the next to go is the last."""
+        self._unsorted: set[int] = set()
+        """Places of layers whose queues are out of date."""
         self._longest_wait = np.full(count, _NONE)
         """1 / c of the next to go of each layer."""
         places = np.arange(count)
@@ -196,8 +209,7 @@ class Lfru:
         self._chosen = np.zeros(num_experts, bool)
 
     def begin_turn(self, layer: int, experts: Collection[int], tokens: int = 1) -> None:
-        self._chosen[:] = False
-        self._sort(self._turn)
+        self._unsorted.add(self._turn)
         self._turn = place = self._place[layer]
         used = np.bincount(np.fromiter(experts, np.intp, len(experts)), minlength=len(self._chosen))
         keep = _KEEP**tokens
@@ -206,7 +218,7 @@ class Lfru:
         weights += (1 - keep) * (1 - weights)
         self._chance[place] = (_MIX * shares / weights).sum(axis=0)
         self._chosen = used > 0
-        self._sort(place)
+        self._unsorted.add(place)
 
     def touch(self, key: ExpertKey) -> None:
         self._clock += 1
@@ -217,9 +229,17 @@ class Lfru:
         place, expert = self._place[key[0]], key[1]
         self._resident[place, expert] = True
         if place != self._turn or not self._chosen[expert]:
-            self._sort(place)
+            self._unsorted.add(place)
+
+    def discard(self, key: ExpertKey) -> None:
+        place = self._place[key[0]]
+        self._resident[place, key[1]] = False
+        self._unsorted.add(place)
 
     def victim(self, pinned: Collection[ExpertKey] = ()) -> ExpertKey:
+        for place in self._unsorted:
+            self._sort(place)
+        self._unsorted.clear()
         passed_over = []
         key = None
         while key is None:
@@ -296,6 +316,9 @@ class Belady:
 
     def insert(self, key: ExpertKey) -> None:
         self.touch(key)
+
+    def discard(self, key: ExpertKey) -> None:
+        del self._resident[key]
 
     def victim(self, pinned: Collection[ExpertKey] = ()) -> ExpertKey:
         kept = []
