@@ -28,6 +28,11 @@ class GatedNetwork:
         yield self.down, self.down_bias
 
     @property
-    def shape(self) -> tuple[tuple[str, int, int], ...]:
+    def shape(self) -> tuple[str | int, ...]:
         """Format, rows and columns of gate, up and down."""
-        return tuple((part.format, part.rows, part.cols) for part in (self.gate, self.up, self.down))
+        gate, up, down = self.gate, self.up, self.down
+        return (
+            *(gate.format, gate.rows, gate.cols),
+            *(up.format, up.rows, up.cols),
+            *(down.format, down.rows, down.cols),
+        )
