@@ -167,6 +167,7 @@ def test_a_guess_is_read_behind_everything_else_and_counts_as_prefetched(bench):
     with cache.demand(0, np.array([[1, 2]])) as arriving:
         cache.hint(1, np.array([5, 6, 7, 8]))
         list(arriving)
+    bench.reader.begun |= {expert * RECORD for expert in range(EXPERTS)}
     assert [request.priority for request in bench.reader.batches[-1]] == [Priority.SPECULATION] * 3
     bench.use(cache, 1, 5, 6, 9)
     statistics = cache.statistics()
@@ -240,8 +241,36 @@ def test_a_guess_that_is_still_being_read_is_waited_for_not_read_twice(bench):
     assert len(bench.reader.requests) == 2
 
 
+def test_a_wrong_guess_whose_read_has_not_begun_is_taken_back(bench):
+    cache = bench.cache(4, poison=True, lookahead=3)
+    bench.reader.begun.add(6 * RECORD)
+    cache.hint(1, np.array([5, 6, 7]))
+    bench.use(cache, 1, 5, 1)
+    assert bench.reader.withdrawn == [7 * RECORD]
+    statistics = cache.statistics()
+    assert (statistics.guesses, statistics.guessed_bytes) == (2, 2 * RECORD)
+    bench.use(cache, 2, 8)  # in the slot of the guess that was taken back: nobody else had to go
+    assert sorted(bench.use(cache, 1, 5, 6)) == [5, 6]
+    assert cache.statistics().misses == 2
+    assert bench.use(cache, 1, 7) == [7]
+    assert cache.statistics().misses == 3
+
+
+@pytest.mark.parametrize("policy", ["lru", "lfu", "lfru"])
+def test_guesses_taken_back_turn_after_turn_leave_a_cache_that_works(bench, policy):
+    cache = bench.cache(6, policy, poison=True, lookahead=3)
+    rng = np.random.default_rng(7)
+    for turn in range(300):
+        guess, used = (rng.permutation(EXPERTS)[:count] for count in (3, 2))
+        bench.reader.begun = {int(expert) * RECORD for expert in rng.permutation(EXPERTS)[:6]}
+        cache.hint(turn % LAYERS, guess)
+        assert sorted(bench.use(cache, turn % LAYERS, *used.tolist())) == sorted(used.tolist())
+    assert bench.reader.withdrawn
+
+
 def test_guesses_that_were_wrong_make_room_when_their_reads_are_over(bench):
     cache = bench.cache(4, lookahead=3)
+    bench.reader.begun |= {expert * RECORD for expert in range(EXPERTS)}
     cache.hint(1, np.array([5, 6, 7]))
     assert bench.use(cache, 1, 1, 2, 3, 4) != []
     assert sorted(bench.use(cache, 2, 8, 9, 10, 11)) == [8, 9, 10, 11]

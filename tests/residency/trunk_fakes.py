@@ -44,6 +44,9 @@ class ScriptedReader:
     open_tickets: list[ScriptedTicket] = field(default_factory=list)
     batches: list[list[ReadRequest]] = field(default_factory=list)
     """What each `submit_each` got."""
+    begun: set[int] = field(default_factory=set)
+    """Offsets of reads that cannot be withdrawn any more."""
+    withdrawn: list[int] = field(default_factory=list)
     polls: int = 0
 
     def submit(self, requests: Sequence[ReadRequest]) -> ScriptedTicket:
@@ -71,6 +74,15 @@ class ScriptedReader:
         self._complete(ticket)
         if ticket.error is not None:
             raise ticket.error
+
+    def withdraw(self, ticket: ScriptedTicket) -> bool:
+        """Nothing has begun but what `begun` says."""
+        if ticket.done or ticket.requests[0].offset in self.begun:
+            return False
+        self.open_tickets = [other for other in self.open_tickets if other is not ticket]
+        ticket.done = True
+        self.withdrawn.append(ticket.requests[0].offset)
+        return True
 
     def poll(self) -> None:
         self.polls += 1

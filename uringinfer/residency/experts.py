@@ -18,7 +18,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +28,7 @@ from uringinfer.residency.lease import POISON, Lease, Slot
 from uringinfer.residency.lookahead import Lookahead
 from uringinfer.residency.policies import ExpertKey, Policy
 from uringinfer.residency.records import ExpertRecords, ExpertWeights
+from uringinfer.residency.turn import Resident, Turn
 from uringinfer.storage.reader import Bytes, Priority, Reader
 
 Ids = NDArray[np.int64]
@@ -45,36 +45,6 @@ threads does not show, little enough that the reader is polled before the drive 
 
 OnRouted = Callable[[int, Ids], None]
 """Called with (layer, experts of each token [T, K]) at every demand."""
-
-
-class _Resident:
-    """An expert in a slot, or on its way there (`slot.ticket`)."""
-
-    __slots__ = ("failed", "is_guess", "is_hinted", "is_used", "key", "slot")
-
-    def __init__(self, key: ExpertKey, slot: Slot) -> None:
-        self.key = key
-        self.slot = slot
-        self.is_used = False
-        """The current turn has yet to hand it out."""
-        self.is_hinted = False
-        """It was guessed, and its layer's turn is still to come."""
-        self.is_guess = False
-        """It was read on a guess and never used."""
-        self.failed = False
-        """Its read failed; the slot holds nothing."""
-
-
-@dataclass(slots=True)
-class _Turn:
-    """What one demand still has to hand out: experts in memory, being read, and without a slot."""
-
-    layer: int
-    batch: int
-    """Experts handed out at once, at most."""
-    here: deque[_Resident]
-    coming: list[_Resident]
-    waiting: deque[ExpertKey]
 
 
 class ExpertCache:
@@ -107,12 +77,12 @@ class ExpertCache:
             raise ResidencyError("an expert cache needs at least one slot")
         self._slot_count = len(slots)
         self._free = [Slot(memory) for memory in reversed(slots)]
-        self._resident: dict[ExpertKey, _Resident] = {}
+        self._resident: dict[ExpertKey, Resident] = {}
         self._missing = {layer: records.count(layer) for layer in records.layers}
         """Experts of each layer that have no slot."""
         self._pinned: set[ExpertKey] = set()
-        self._hinted: list[_Resident] = []
-        self._orphans: dict[ExpertKey, _Resident] = {}
+        self._hinted: list[Resident] = []
+        self._orphans: dict[ExpertKey, Resident] = {}
         """Being read, and no turn waits for them any more."""
         self._turn_size = 0
         self._guesses = Lookahead(lookahead)
@@ -127,7 +97,7 @@ class ExpertCache:
     def preload(self, keys: Sequence[ExpertKey], progress: Progress | None = None) -> None:
         """Fills slots with experts, the most wanted first in `keys`, as many as there are free slots."""
         chosen = [key for key in keys if key not in self._resident][: len(self._free)]
-        entries = [_Resident(key, self._free.pop()) for key in chosen]
+        entries = [Resident(key, self._free.pop()) for key in chosen]
         for entry in entries:
             self._resident[entry.key] = entry
             self._missing[entry.key[0]] -= 1
@@ -218,7 +188,7 @@ class ExpertCache:
         self._hinted.clear()
         self._orphans.clear()
 
-    def _begin_turn(self, layer: int, routed: Ids) -> _Turn:
+    def _begin_turn(self, layer: int, routed: Ids) -> Turn:
         choices = routed.reshape(-1).tolist()
         chosen = dict.fromkeys(choices)
         self._turn_size = len(chosen)
@@ -235,7 +205,7 @@ class ExpertCache:
         self._end_hints()
         # a chunk computes long on each expert, and may need its slot for the next
         batch = max(1, BATCH_BYTES // self._records.nbytes(layer)) if len(routed) == 1 else 1
-        turn = _Turn(layer, batch, deque(), [], deque())
+        turn = Turn(layer, batch, deque(), [], deque())
         missing = []
         for expert in chosen:
             entry = self._resident.get((layer, expert))
@@ -256,7 +226,7 @@ class ExpertCache:
         self._read(missing, Priority.DEMAND)
         return turn
 
-    def _arriving(self, turn: _Turn) -> Generator[list[tuple[int, ExpertWeights]], None, None]:
+    def _arriving(self, turn: Turn) -> Generator[list[tuple[int, ExpertWeights]], None, None]:
         while turn.here or turn.coming or turn.waiting:
             if not (turn.here or turn.coming):
                 self._make_room()
@@ -278,10 +248,10 @@ class ExpertCache:
                 self._read(self._admit_waiting(turn), Priority.DEMAND)
             self._reader.poll()
 
-    def _lease(self, entry: _Resident) -> Lease:
+    def _lease(self, entry: Resident) -> Lease:
         return Lease(self._records.name(entry.key), entry.slot, self._records.nbytes(entry.key[0]))
 
-    def _next_batch(self, turn: _Turn) -> list[_Resident]:
+    def _next_batch(self, turn: Turn) -> list[Resident]:
         """What can be used now, in memory or arrived; at least one, which may take a wait."""
         most = turn.batch
         if turn.here:
@@ -293,7 +263,7 @@ class ExpertCache:
             turn.coming.remove(entry)
         return batch
 
-    def _admit_waiting(self, turn: _Turn) -> list[_Resident]:
+    def _admit_waiting(self, turn: Turn) -> list[Resident]:
         """Gives what waits for a slot one, in order, as far as slots can be had -> those, still unread."""
         admitted = []
         while turn.waiting:
@@ -307,7 +277,7 @@ class ExpertCache:
             admitted.append(entry)
         return admitted
 
-    def _admit(self, key: ExpertKey) -> _Resident | None:
+    def _admit(self, key: ExpertKey) -> Resident | None:
         """Takes a slot for `key`, free or another expert's; None if no expert may go."""
         if self._free:
             slot = self._free.pop()
@@ -320,12 +290,12 @@ class ExpertCache:
                 slot.memory.fill(POISON)
         else:
             return None
-        entry = self._resident[key] = _Resident(key, slot)
+        entry = self._resident[key] = Resident(key, slot)
         self._missing[key[0]] -= 1
         self._policy.insert(key)
         return entry
 
-    def _read(self, entries: Sequence[_Resident], priority: Priority) -> None:
+    def _read(self, entries: Sequence[Resident], priority: Priority) -> None:
         """Submits the reads of `entries` in one batch."""
         requests = [self._records.request(entry.key, entry.slot.memory, priority) for entry in entries]
         self._bytes[priority] += sum(request.destination.size for request in requests)
@@ -334,7 +304,7 @@ class ExpertCache:
             entry.failed = False
             self._pinned.add(entry.key)
 
-    def _finish_read(self, entry: _Resident) -> None:
+    def _finish_read(self, entry: Resident) -> None:
         """Waits until the expert is there. Raises IntegrityError if it cannot be read or is damaged."""
         ticket = entry.slot.ticket
         if ticket is None:
@@ -352,7 +322,7 @@ class ExpertCache:
         if waits:
             self._wait_seconds += time.perf_counter() - began
 
-    def _let_go(self, entry: _Resident) -> None:
+    def _let_go(self, entry: Resident) -> None:
         """The policy may choose `entry` again, at once or when its read is over."""
         if entry.is_used or entry.is_hinted:
             return
@@ -367,7 +337,7 @@ class ExpertCache:
             if entry.slot.ticket is None or entry.slot.ticket.done:
                 self._forget_orphan(entry)
 
-    def _forget_orphan(self, entry: _Resident) -> None:
+    def _forget_orphan(self, entry: Resident) -> None:
         with contextlib.suppress(IntegrityError):
             self._finish_read(entry)
         del self._orphans[entry.key]
@@ -376,8 +346,28 @@ class ExpertCache:
     def _end_hints(self) -> None:
         for entry in self._hinted:
             entry.is_hinted = False
-            self._let_go(entry)
+            if not self._withdraw(entry):
+                self._let_go(entry)
         self._hinted.clear()
+
+    def _withdraw(self, entry: Resident) -> bool:
+        """Takes back the read of a wrong guess, if it has not begun: the drive has better things to do."""
+        ticket = entry.slot.ticket
+        if entry.is_used or not entry.is_guess or ticket is None:
+            return False
+        entry.failed = True  # before it is: an interruption must not leave an expert that was never read
+        if not self._reader.withdraw(ticket):
+            entry.failed = False
+            return False
+        self._counts["guesses"] -= 1
+        self._bytes[Priority.SPECULATION] -= self._records.nbytes(entry.key[0])
+        del self._resident[entry.key]
+        self._missing[entry.key[0]] += 1
+        self._policy.discard(entry.key)
+        self._pinned.discard(entry.key)
+        entry.slot.ticket = None
+        self._free.append(entry.slot)
+        return True
 
     def _make_room(self) -> None:
         """Frees a slot where guesses and forgotten reads hold all of them."""
