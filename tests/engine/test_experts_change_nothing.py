@@ -192,6 +192,13 @@ def test_experts_per_token_changes_the_answer_and_nothing_else_does(path, moe):
     assert not np.allclose(logits[0], logits[1])
 
 
+@pytest.mark.parametrize(("count", "is_said"), [(None, False), (PER_TOKEN, False), (2, True)])
+def test_another_number_of_experts_per_token_is_said_to_change_answers(path, count, is_said):
+    with open_model(path, experts_per_token=count).load(LoadOptions(context=64)) as engine:
+        note = "2 experts per token instead of the model's 3: this changes answers"
+        assert (note in engine.notes) == is_said
+
+
 def test_a_dense_model_has_no_trace_and_nothing_to_learn(tiny):
     with tiny.load(LoadOptions(context=64)) as engine:
         for call in (engine.learn, engine.end_trace):

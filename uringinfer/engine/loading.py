@@ -96,6 +96,7 @@ class OpenModel:
     `opening_peak` is the most memory that opening it took, 0 if the process had more before. `is_packed`
     False: there is a layout and no container, to plan with and not to load. `cuts` are the trunk's segments
     by how they are cut, first as they are; a checkpoint that is not packed could be cut otherwise.
+    `notes` are for the run's report.
     """
 
     def __init__(
@@ -108,6 +109,7 @@ class OpenModel:
         opening_peak: int = 0,
         is_packed: bool = True,
         cuts: Mapping[str, tuple[Segment, ...]] | None = None,
+        notes: Sequence[str] = (),
     ) -> None:
         self.is_packed = is_packed
         self.cuts = cuts or {"as packed": container.segments}
@@ -117,6 +119,7 @@ class OpenModel:
         self.kernels = kernels
         self.usage, self._usage_notes = learned_usage(container)
         self._opening_peak = opening_peak
+        self._notes = tuple(notes)
 
     def encode(self, prompt: str, *, raw: bool = False, goes_on: bool = False) -> list[int]:
         """The ids of a prompt; see `Engine.encode`."""
@@ -287,6 +290,7 @@ class OpenModel:
                     *self.prompter.notes,
                     *self.kernels.notes,
                     *self._usage_notes,
+                    *self._notes,
                     *reader.notes,
                     *arena.notes,
                     *(banks.notes if banks else ()),
@@ -361,12 +365,21 @@ def open_model(
     """
     peak_before = peak_resident_bytes()
     container = Container.open(find_container(Path(path), pack_dir, progress, announce))
-    model = model_from_config(container.manifest.config, experts_per_token=experts_per_token)
+    config = container.manifest.config
+    model = model_from_config(config, experts_per_token=experts_per_token)
+    notes = []
+    if experts_per_token is not None:
+        own = model_from_config(config).experts_per_token
+        if experts_per_token != own:
+            notes.append(
+                f"{experts_per_token} experts per token instead of the model's {own}: this changes answers"
+            )
     kernels = open_kernels(native, threads)
     prompter = Prompter(container.path, chat_template)
     warm_up(kernels)
     peak = peak_resident_bytes()
-    return OpenModel(container, model, prompter, kernels, opening_peak=peak if peak > peak_before else 0)
+    opening_peak = peak if peak > peak_before else 0
+    return OpenModel(container, model, prompter, kernels, opening_peak=opening_peak, notes=notes)
 
 
 def open_to_plan(path: str | Path, segment: SegmentSize | None = None) -> OpenModel:
