@@ -17,7 +17,10 @@ def test_state_bytes_is_what_a_new_state_holds(golden):
     model = golden.model()
     state = model.new_state(33)
     state.length = 33
-    assert model.state_bytes(33) == state.nbytes == sum(array.nbytes for array in state.arrays().values())
+    assert model.state_bytes(33) == state.nbytes
+    kept = sum(array.nbytes for array in state.arrays().values())
+    has_windows = any(getattr(layer.attention, "window", 0) for layer in model.layers)
+    assert kept < state.nbytes if has_windows else kept == state.nbytes
 
 
 def test_a_state_restored_from_its_arrays_continues_bit_for_bit(golden, kernels):

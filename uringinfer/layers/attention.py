@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from uringinfer.layers.kv_cache import KeyValueCache
+from uringinfer.layers.kv_cache import MOVED_ROWS, KeyValueCache
 from uringinfer.layers.linear import Linear
 from uringinfer.layers.norm import RmsNorm
 from uringinfer.layers.rotary import Rotary
@@ -74,16 +74,19 @@ class GroupedAttention:
 
     def cache_bytes(self, context: int) -> int:
         """Bytes of `new_cache(context)`."""
-        return KeyValueCache.bytes_for(self.groups, context, self.head_dim, self.head_dim)
+        return KeyValueCache.bytes_for(self.groups, context, self.head_dim, self.head_dim, self.window)
 
     def new_cache(self, context: int) -> KeyValueCache:
-        return KeyValueCache(self.groups, context, self.head_dim, self.head_dim)
+        return KeyValueCache(self.groups, context, self.head_dim, self.head_dim, self.window)
 
     def scratch_bytes(self, chunk: int) -> int:
-        """Upper bound of the temporary arrays of `forward`, its result included."""
+        """Upper bound of the temporary arrays of `forward`, its result included. With a window, keys are
+        moved through a copy, and outputs of a long chunk come in pieces."""
         normed = self.heads if self.query_norm != "none" else 0
-        channels = self.head_dim * (2 * self.heads + 2 * self.groups + normed)
-        return 4 * chunk * (channels + self.hidden)
+        pieces = self.heads if 0 < self.window < chunk else 0
+        channels = self.head_dim * (2 * self.heads + 2 * self.groups + normed + pieces)
+        moved = min(self.window, MOVED_ROWS) * self.groups * self.head_dim
+        return 4 * (chunk * (channels + self.hidden) + moved)
 
     def _heads(self, weights: Weights, x: Floats, letter: str, heads: int, step: Step) -> Floats:
         """Queries or keys, normed and rotated: [T, heads, D]."""
@@ -110,9 +113,15 @@ class GroupedAttention:
         k = self._heads(weights, x, "k", self.groups, step)
         v = self._input("v_proj", self.groups).forward(weights, x)
         self._clip(v)
-        cache.write(step.start, k, v.reshape(len(x), self.groups, self.head_dim))
+        v = v.reshape(len(x), self.groups, self.head_dim)
         sinks = weights.vector(f"{self.name}.sinks") if self.sinks else None
-        mixed = weights.kernels.attention(
-            q, cache.keys, cache.values, step.start, self.scale, window=self.window, sinks=sinks
-        )
-        return self._output().forward(weights, mixed.reshape(len(x), self.heads * self.head_dim))
+        mixed = []
+        for piece in cache.pieces(len(x)):
+            row = cache.write(step.start + piece.start, k[piece], v[piece])
+            mixed.append(
+                weights.kernels.attention(
+                    q[piece], cache.keys, cache.values, row, self.scale, window=self.window, sinks=sinks
+                )
+            )
+        output = mixed[0] if len(mixed) == 1 else np.concatenate(mixed)
+        return self._output().forward(weights, output.reshape(len(x), self.heads * self.head_dim))

@@ -25,8 +25,6 @@ class DeltaState:
     """`memory` float32 [heads, key channels, value channels] and `history` float32 [3, taps - 1, channels],
     the last inputs of the convolutions of q, k and v; zeros before the first token."""
 
-    is_positional = False
-
     def __init__(self, heads: int, head_dim: int, taps: int) -> None:
         self.memory: Floats = np.zeros((heads, head_dim, head_dim), np.float32)
         self.history: Floats = np.zeros((3, taps - 1, heads * head_dim), np.float32)
@@ -34,6 +32,10 @@ class DeltaState:
     @property
     def nbytes(self) -> int:
         return self.memory.nbytes + self.history.nbytes
+
+    def can_rewind(self, length: int) -> bool:
+        """Whether the state of `length` positions is there: no, every position changes all of it."""
+        return False
 
     def arrays(self, length: int) -> dict[str, Floats]:
         """The two arrays, for a saved session, whatever the `length`."""

@@ -23,14 +23,16 @@ from uringinfer.layers.weights import Floats, Weights
 class LatentCache:
     """`rows` float32 [context, rank + rope]: the normed latent of each position, then its rotary key."""
 
-    is_positional = True
-
     def __init__(self, context: int, width: int) -> None:
         self.rows: Floats = np.zeros((context, width), np.float32)
 
     @property
     def nbytes(self) -> int:
         return self.rows.nbytes
+
+    def can_rewind(self, length: int) -> bool:
+        """Whether the state of `length` positions is there: each keeps its own row."""
+        return True
 
     def arrays(self, length: int) -> dict[str, Floats]:
         """What `length` positions fill of the array, for a saved session."""

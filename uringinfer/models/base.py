@@ -41,8 +41,8 @@ class State(Protocol):
 
     @property
     def can_rewind(self) -> bool:
-        """Whether a smaller `length` takes back what was fed since, or was being fed; not so where a position
-        changes a recurrent state."""
+        """Whether a smaller `length`, set before, takes back what was fed since, or was being fed; not so
+        where a position changes a recurrent state, or where a window has moved on."""
         ...
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:

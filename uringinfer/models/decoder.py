@@ -29,13 +29,14 @@ _OBJECTS = 4096
 
 
 class Cache(Protocol):
-    """What one attention layer remembers. `is_positional`: each position has a place of its own, which it
-    alone writes; what a position does to anything else cannot be taken back."""
-
-    is_positional: bool
+    """What one attention layer remembers."""
 
     @property
     def nbytes(self) -> int: ...
+
+    def can_rewind(self, length: int) -> bool:
+        """Whether the first `length` positions alone can be gone on from, after others were fed."""
+        ...
 
     def arrays(self, length: int) -> Mapping[str, NDArray[Any]]:
         """What `length` positions fill, as views by name."""
@@ -140,7 +141,7 @@ class DecoderState:
     @property
     def can_rewind(self) -> bool:
         """See `State.can_rewind`."""
-        return all(cache.is_positional for cache in self.caches)
+        return all(cache.can_rewind(self.length) for cache in self.caches)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What the positions fed fill of every cache, under 'layers.N.'."""
