@@ -1,5 +1,8 @@
 """Kimi K3 as a whole: packed with its MXFP4 experts, streamed, cached, saved; and the first law for it."""
 
+import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -143,3 +146,63 @@ def test_a_pass_that_was_interrupted_cannot_be_taken_back_from_a_recurrent_state
         with pytest.raises(UsageError, match="interrupted inside a pass"):
             session.save("never")
         assert engine.session().feed(PROMPT[:1]).shape[0] == 1
+
+
+def test_an_interrupt_behind_the_pass_leaves_a_recurrent_state_whole(packed, monkeypatch):
+    with open_model(packed["bf16"].path).load(LoadOptions(context=CONTEXT, chunk=4)) as engine:
+        undisturbed, session, norm = engine.session(), engine.session(), engine.kernels.rms_norm
+        undisturbed.feed(PROMPT[:8])
+
+        def interrupt_and_norm(*arguments):
+            engine.interrupt(after_pass=True)
+            return norm(*arguments)
+
+        with monkeypatch.context() as patch, pytest.raises(Interrupted):
+            patch.setattr(engine.kernels, "rms_norm", interrupt_and_norm)
+            session.feed(PROMPT[:8])
+        assert (session.is_whole, session.length) == (True, 4)
+        engine.trunk.resume()
+        assert session.feed(PROMPT[4:8])[-1].tobytes() == undisturbed.last_logits.tobytes()
+
+
+INTERRUPTED = """
+import os, signal
+from uringinfer.cli.main import main
+from uringinfer.models.kimi_k3 import BlockLayer
+
+forward, calls = BlockLayer.forward, 0
+
+def interrupt_and_forward(self, *arguments):
+    global calls
+    calls += 1
+    if calls == 40:
+        os.kill(os.getpid(), signal.SIGINT)
+    forward(self, *arguments)
+
+BlockLayer.forward = interrupt_and_forward
+main()
+"""
+"""The command line, that hears Ctrl-C in a layer of the fifth pass."""
+
+
+def test_the_command_line_saves_a_recurrent_conversation_behind_the_pass_that_ctrl_c_meets(packed, tmp_path):
+    def run(*command):
+        root = Path(__file__).parents[2]
+        environment = {**os.environ, "PYTHONPATH": str(root)}
+        done = subprocess.run(
+            [sys.executable, *map(str, command), "--json", "--ignore-eos", "--temp", "0"],
+            capture_output=True,
+            text=True,
+            env=environment,
+        )
+        return done.returncode, json.loads(done.stdout)["tokens"]
+
+    model, path = packed["bf16"].path, tmp_path / "s"
+    generate = ("-m", "uringinfer", "generate", model)
+    code, first = run(
+        "-c", INTERRUPTED, "generate", model, "--ids", "1,2,3", "-n", 20, "--save-session", path
+    )
+    assert code == 130
+    assert 0 < len(first) < 20
+    _, rest = run(*generate, "-n", 4, "--load-session", path)
+    assert first + rest == run(*generate, "--ids", "1,2,3", "-n", len(first) + 4)[1]

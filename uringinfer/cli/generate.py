@@ -212,8 +212,11 @@ def _run(
         if options["trace"] is not None:
             engine.trace_to(stack.enter_context(api.TraceWriter(options["trace"])))
             stack.callback(engine.end_trace)
-        stack.enter_context(first_interrupt(engine.interrupt))
         session = engine.load_session(session_path) if session_path else engine.session()
+        saves = options["save_session"] is not None
+        stack.enter_context(
+            first_interrupt(lambda: engine.interrupt(after_pass=saves and not session.can_rewind))
+        )
         generation = engine.generate(ids, generation_options, listener, session=session)
         if generation.tokens and not options["as_json"]:
             click.echo()

@@ -180,9 +180,10 @@ class Engine:
             return None
         return self._timeline.typical(self.container.manifest, last)
 
-    def interrupt(self) -> None:
-        """Asks a running generation to end at the next segment. Safe in signal handlers and other threads."""
-        self.trunk.interrupt()
+    def interrupt(self, *, after_pass: bool = False) -> None:
+        """Asks a running generation to end at the next segment, or `after_pass` when the pass that runs is
+        complete: then its session stays whole. Safe in signal handlers and other threads."""
+        self.trunk.interrupt(after_pass=after_pass)
 
     def close(self) -> None:
         """Waits for reads in flight and gives memory and files back."""

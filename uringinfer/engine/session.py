@@ -50,6 +50,11 @@ class Session:
         """Positions that fit."""
         return self._state.context
 
+    @property
+    def can_rewind(self) -> bool:
+        """Whether a pass that is interrupted could be taken back."""
+        return self._state.can_rewind
+
     def passes(self, ids: Sequence[int] | NDArray[np.int64], *, all_logits: bool = False) -> Iterator[Floats]:
         """Feeds `ids` chunk by chunk; yields the logits of each chunk.
 
@@ -63,13 +68,13 @@ class Session:
         for start in range(0, len(tokens), self._chunk):
             chunk = tokens[start : start + self._chunk]
             fed = self.length
-            self.is_whole = False
             try:
                 with self._trunk.begin() as weights:
+                    self.is_whole = False
                     logits = self._model.forward(weights, self._state, chunk, all_logits=all_logits)
             except BaseException:
                 self._state.length = fed
-                self.is_whole = self._state.can_rewind
+                self.is_whole = self.is_whole or self._state.can_rewind
                 raise
             self.chosen = None
             self.fed += chunk.tolist()

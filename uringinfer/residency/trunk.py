@@ -115,6 +115,7 @@ class Trunk:
         self._is_ring_current = False
         self._in_pass = False
         self._stop_requested = False
+        self._stop_after_pass = False
         self._passes = 0
         self._bytes_pinned = 0
         self._bytes_streamed = 0
@@ -148,8 +149,11 @@ class Trunk:
     def begin(self) -> Iterator[TrunkPass]:
         """Starts a pass. If the block raises, the pass is abandoned and the next one begins anew.
 
-        Raises ResidencyError if a pass is open already, or if the block used too few tensors.
+        Raises ResidencyError if a pass is open already, or if the block used too few tensors; Interrupted if
+        the last pass was to be the last one.
         """
+        if self._stop_after_pass:
+            raise Interrupted("stopped as asked")
         if self._in_pass:
             raise ResidencyError("a pass was started inside another one")
         if not self._is_ring_current:
@@ -179,13 +183,17 @@ class Trunk:
         finally:
             self._in_pass = False
 
-    def interrupt(self) -> None:
-        """Makes the next segment that is asked for raise Interrupted. Safe in a signal handler."""
-        self._stop_requested = True
+    def interrupt(self, *, after_pass: bool = False) -> None:
+        """Makes the next segment that is asked for raise Interrupted, or `after_pass` the next pass that
+        begins. Safe in a signal handler."""
+        if after_pass:
+            self._stop_after_pass = True
+        else:
+            self._stop_requested = True
 
     def resume(self) -> None:
         """Takes an interrupt back."""
-        self._stop_requested = False
+        self._stop_requested = self._stop_after_pass = False
 
     def statistics(self) -> TrunkStatistics:
         return TrunkStatistics(
