@@ -98,6 +98,23 @@ SCALE(mxfp4, mxfp4_quarters(scales + 4 * block, columns))
 SCALE(q4_g32, q4_g32_quarters(scales + 8 * block, columns))
 SCALE(q4, vf_set(half_value(scales + 2 * block)))
 
+/* What integer_template.h wants of them: E2M1 codes as twice their values plus 12, factors half as large. */
+INLINE struct byte_pair mxfp4_bytes(const unsigned char *codes) { return fp4_bytes(codes); }
+INLINE struct byte_pair q4_bytes(const unsigned char *codes) { return nibble_bytes(codes); }
+INLINE struct byte_pair q4_g32_bytes(const unsigned char *codes) { return nibble_bytes(codes); }
+INLINE void mxfp4_factors(const unsigned char *scales, float *out)
+{
+    vf_store(out, vf_mul(vf_load_e8m0(scales), vf_set(0.5f / FACTOR_SHIFT)));
+}
+INLINE void q4_factors(const unsigned char *scales, float *out)
+{
+    vf_store(out, vf_mul(vf_quarters_half(scales), vf_set(1 / FACTOR_SHIFT)));
+}
+INLINE void q4_g32_factors(const unsigned char *scales, float *out)
+{
+    vf_store(out, vf_mul(vf_load_f16(scales), vf_set(1 / FACTOR_SHIFT)));
+}
+
 /* x [cols] -> out [cols rounded up to 16 or 128] in the order of the decoded columns. */
 static void arrange_plain_to(long block, long cols, const float *x, float *out)
 {

@@ -9,7 +9,7 @@ int kernels_matmul_heads(int simd, int threads, int format, int group, long head
 {
     const struct simd_ops *const ops = simd_ops(simd);
     const struct format_ops *const form = &ops->formats[format];
-    const long padded = padded_cols(form, cols), each = PRODUCT_SCRATCH + 2 * tokens * padded;
+    const long each = PRODUCT_SCRATCH + input_floats(ops, form, tokens, cols, heads * cols);
     const int team = heads * rows * cols * tokens < SMALL_PRODUCT ? 1 : threads;
     float *const scratch = new_floats(team * each);
     if (!scratch)
@@ -17,14 +17,8 @@ int kernels_matmul_heads(int simd, int threads, int format, int group, long head
 #pragma omp parallel for schedule(dynamic, 1) num_threads(team)
     for (long h = 0; h < heads; h++) {
         float *const mine = scratch + omp_get_thread_num() * each;
-        float *const arranged = mine + PRODUCT_SCRATCH, *const packed = arranged + tokens * padded;
         struct product p = new_product(form, cols, group, codes, scales, tokens);
-        for (long t = 0; t < tokens; t++)
-            form->arrange(cols, x + (t * heads + h) * cols, arranged + t * padded);
-        pack_chunks(ops, tokens, padded, arranged, packed);
-        p.x = arranged;
-        p.x_stride = padded;
-        p.packed = packed;
+        set_input(&p, form, prepare(ops, form, tokens, cols, x + h * cols, heads * cols, mine + PRODUCT_SCRATCH));
         p.out = out + h * rows;
         p.out_stride = heads * rows;
         p.base = h * per_head + offset;

@@ -1,5 +1,6 @@
 /* Sixteen floats in two ymm registers. See lanes_portable.h for what each function does. */
 #include <immintrin.h>
+#include <stdint.h>
 #include <string.h>
 
 #define INLINE static inline __attribute__((always_inline))
@@ -10,6 +11,8 @@ enum {
     STRIP_TOKENS = 4,
     TILE_ROWS = 2,
     TILE_TOKENS = 2,
+    INTEGER_ROWS = 2,
+    INTEGER_TOKENS = 1,
     DELTA_VECTORS = 2,
     ATTEND_HEADS = 2,
     ATTEND_KEYS = 2,
@@ -184,4 +187,70 @@ INLINE vf vf_quarters_e8m0(const unsigned char *p)
 INLINE vf vf_quarters_half(const unsigned char *p)
 {
     return vf_quarters(_mm_cvtph_ps(_mm_loadl_epi64((const __m128i *)p)));
+}
+INLINE vf vf_quarters_at(const float *scales) { return vf_quarters(_mm_loadu_ps(scales)); }
+INLINE __m256 e8m0_half(const unsigned char *p)
+{
+    const __m256i bytes = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
+    const __m256i zero = _mm256_cmpeq_epi32(bytes, _mm256_set1_epi32(255));
+    const __m256i bits = _mm256_max_epi32(_mm256_slli_epi32(bytes, 23), _mm256_set1_epi32(0x00400000));
+    return _mm256_castsi256_ps(_mm256_andnot_si256(zero, bits));
+}
+INLINE vf vf_load_e8m0(const unsigned char *p) { return EACH(e8m0_half(p), e8m0_half(p + 8)); }
+
+typedef struct {
+    __m256i lo, hi;
+} vi;
+typedef vi vbytes;
+
+#define EACH_INT(expression_lo, expression_hi) ((vi){expression_lo, expression_hi})
+
+INLINE vi vi_zero(void) { return EACH_INT(_mm256_setzero_si256(), _mm256_setzero_si256()); }
+INLINE vi vi_load(const void *p)
+{
+    const __m256i *const halves = p;
+    return EACH_INT(_mm256_loadu_si256(halves), _mm256_loadu_si256(halves + 1));
+}
+INLINE void vi_store(void *p, vi a)
+{
+    __m256i *const halves = p;
+    _mm256_storeu_si256(halves, a.lo);
+    _mm256_storeu_si256(halves + 1, a.hi);
+}
+INLINE vi vi_sub(vi a, vi b) { return EACH_INT(_mm256_sub_epi32(a.lo, b.lo), _mm256_sub_epi32(a.hi, b.hi)); }
+INLINE vi vi_times_256(vi a) { return EACH_INT(_mm256_slli_epi32(a.lo, 8), _mm256_slli_epi32(a.hi, 8)); }
+INLINE vbytes vbytes_set(int a) { return EACH_INT(_mm256_set1_epi8((char)a), _mm256_set1_epi8((char)a)); }
+INLINE vf vf_from_int(vi a) { return EACH(_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)); }
+INLINE __m256i dot_half(__m256i sum, __m256i w, __m256i x)
+{
+    const __m256i pairs = _mm256_maddubs_epi16(w, x);
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+INLINE vi vi_dot(vi sum, vbytes w, vi x)
+{
+    return EACH_INT(dot_half(sum.lo, w.lo, x.lo), dot_half(sum.hi, w.hi, x.hi));
+}
+
+struct byte_pair {
+    vbytes even, odd;
+};
+INLINE struct byte_pair nibble_bytes(const unsigned char *p)
+{
+    const nibbles codes = nibbles_load(p);
+    const __m256i low = _mm256_set1_epi8(15);
+    return (struct byte_pair){
+        EACH_INT(_mm256_and_si256(codes.lo, low), _mm256_and_si256(codes.hi, low)),
+        EACH_INT(_mm256_and_si256(_mm256_srli_epi16(codes.lo, 4), low),
+                 _mm256_and_si256(_mm256_srli_epi16(codes.hi, 4), low)),
+    };
+}
+INLINE struct byte_pair fp4_bytes(const unsigned char *p)
+{
+    const __m256i table = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
+    const struct byte_pair codes = nibble_bytes(p);
+    return (struct byte_pair){
+        EACH_INT(_mm256_shuffle_epi8(table, codes.even.lo), _mm256_shuffle_epi8(table, codes.even.hi)),
+        EACH_INT(_mm256_shuffle_epi8(table, codes.odd.lo), _mm256_shuffle_epi8(table, codes.odd.hi)),
+    };
 }

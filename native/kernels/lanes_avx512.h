@@ -1,5 +1,6 @@
 /* Sixteen floats in one zmm register. See lanes_portable.h for what each function does. */
 #include <immintrin.h>
+#include <stdint.h>
 #include <string.h>
 
 #define INLINE static inline __attribute__((always_inline))
@@ -10,6 +11,8 @@ enum {
     STRIP_TOKENS = 8,
     TILE_ROWS = 4,
     TILE_TOKENS = 6,
+    INTEGER_ROWS = 4,
+    INTEGER_TOKENS = 2,
     DELTA_VECTORS = 8,
     ATTEND_HEADS = 4,
     ATTEND_KEYS = 4,
@@ -130,4 +133,43 @@ INLINE vf vf_quarters_e8m0(const unsigned char *p)
 INLINE vf vf_quarters_half(const unsigned char *p)
 {
     return vf_quarters(_mm_cvtph_ps(_mm_loadl_epi64((const __m128i *)p)));
+}
+INLINE vf vf_quarters_at(const float *scales) { return vf_quarters(_mm_loadu_ps(scales)); }
+INLINE vf vf_load_e8m0(const unsigned char *p)
+{
+    const __m512i bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
+    const __mmask16 some = _mm512_cmpneq_epi32_mask(bytes, _mm512_set1_epi32(255));
+    const __m512i least = _mm512_set1_epi32(0x00400000);
+    return _mm512_castsi512_ps(_mm512_maskz_max_epi32(some, _mm512_slli_epi32(bytes, 23), least));
+}
+
+typedef __m512i vi;
+typedef __m512i vbytes;
+
+INLINE vi vi_zero(void) { return _mm512_setzero_si512(); }
+INLINE vi vi_load(const void *p) { return _mm512_loadu_si512(p); }
+INLINE void vi_store(void *p, vi a) { _mm512_storeu_si512(p, a); }
+INLINE vi vi_sub(vi a, vi b) { return _mm512_sub_epi32(a, b); }
+INLINE vi vi_times_256(vi a) { return _mm512_slli_epi32(a, 8); }
+INLINE vbytes vbytes_set(int a) { return _mm512_set1_epi8((char)a); }
+INLINE vf vf_from_int(vi a) { return _mm512_cvtepi32_ps(a); }
+INLINE vi vi_dot(vi sum, vbytes w, vi x)
+{
+    return _mm512_dpbusd_epi32(sum, w, x);
+}
+
+struct byte_pair {
+    vbytes even, odd;
+};
+INLINE struct byte_pair nibble_bytes(const unsigned char *p)
+{
+    const __m512i codes = _mm512_loadu_si512(p), low = _mm512_set1_epi8(15);
+    return (struct byte_pair){_mm512_and_si512(codes, low), _mm512_and_si512(_mm512_srli_epi16(codes, 4), low)};
+}
+INLINE struct byte_pair fp4_bytes(const unsigned char *p)
+{
+    const __m512i table = _mm512_broadcast_i32x4(
+        _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
+    const struct byte_pair codes = nibble_bytes(p);
+    return (struct byte_pair){_mm512_shuffle_epi8(table, codes.even), _mm512_shuffle_epi8(table, codes.odd)};
 }

@@ -16,6 +16,8 @@ enum {
     STRIP_TOKENS = 4,
     TILE_ROWS = 2,
     TILE_TOKENS = 1,
+    INTEGER_ROWS = 2,
+    INTEGER_TOKENS = 1,
     DELTA_VECTORS = 1,
     ATTEND_HEADS = 1,
     ATTEND_KEYS = 1,
@@ -228,4 +230,92 @@ INLINE vf vf_quarters_e8m0(const unsigned char *p)
 INLINE vf vf_quarters_half(const unsigned char *p)
 {
     return vf_quarters((float[4]){half_value(p), half_value(p + 2), half_value(p + 4), half_value(p + 6)});
+}
+INLINE vf vf_quarters_at(const float *scales) { return vf_quarters(scales); }
+
+/* Sixteen E8M0 scales (255 is zero). */
+INLINE vf vf_load_e8m0(const unsigned char *p)
+{
+    uint32_t bits[16];
+    for (int i = 0; i < 16; i++)
+        bits[i] = p[i] == 255 ? 0 : p[i] == 0 ? 0x00400000u : (uint32_t)p[i] << 23;
+    vf a;
+    memcpy(&a, bits, sizeof a);
+    return a;
+}
+
+/* Sixteen int32, and 64 unsigned bytes, four to each of those lanes. */
+typedef struct {
+    int32_t at[16];
+} vi;
+typedef struct {
+    unsigned char at[64];
+} vbytes;
+
+INLINE vi vi_zero(void) { return (vi){{0}}; }
+INLINE vi vi_load(const void *p)
+{
+    vi a;
+    memcpy(&a, p, sizeof a);
+    return a;
+}
+INLINE void vi_store(void *p, vi a) { memcpy(p, &a, sizeof a); }
+INLINE vi vi_sub(vi a, vi b)
+{
+    for (int i = 0; i < 16; i++)
+        a.at[i] -= b.at[i];
+    return a;
+}
+INLINE vi vi_times_256(vi a)
+{
+    for (int i = 0; i < 16; i++)
+        a.at[i] *= 256;
+    return a;
+}
+INLINE vbytes vbytes_set(int a)
+{
+    vbytes b;
+    memset(&b, a, sizeof b);
+    return b;
+}
+/* Each lane plus the sum of the products of its four unsigned bytes w and its four signed bytes x; w below 128, so
+ * that two products fit into 16 bits. */
+INLINE vi vi_dot(vi sum, vbytes w, vi x)
+{
+    signed char bytes[64];
+    memcpy(bytes, &x, sizeof bytes);
+    for (int i = 0; i < 64; i++)
+        sum.at[i / 4] += w.at[i] * bytes[i];
+    return sum;
+}
+INLINE vf vf_from_int(vi a)
+{
+    float wide[16];
+    for (int i = 0; i < 16; i++)
+        wide[i] = (float)a.at[i];
+    return vf_load(wide);
+}
+
+/* The low and the high nibbles of 64 bytes; the same as E2M1 codes, twice their values plus 12. */
+struct byte_pair {
+    vbytes even, odd;
+};
+INLINE struct byte_pair nibble_bytes(const unsigned char *p)
+{
+    struct byte_pair pair;
+    for (int i = 0; i < 64; i++) {
+        pair.even.at[i] = p[i] & 15;
+        pair.odd.at[i] = p[i] >> 4;
+    }
+    return pair;
+}
+INLINE struct byte_pair fp4_bytes(const unsigned char *p)
+{
+    static const unsigned char table[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+    struct byte_pair pair;
+    for (int i = 0; i < 64; i++) {
+        pair.even.at[i] = table[p[i] & 15];
+        pair.odd.at[i] = table[p[i] >> 4];
+    }
+    return pair;
 }

@@ -14,11 +14,6 @@
 enum { GATE, UP, DOWN };
 enum { SHORT_WAIT = 1 << 10 /* looks at a flag before giving the processor away */ };
 
-/* Where the activations of one product lie: arranged, and packed for many tokens. */
-struct input {
-    const float *x, *packed;
-};
-
 struct network {
     struct product product[3];
     float *gate, *up; /* [tokens, inner]; the gated product takes the place of `gate` */
@@ -33,46 +28,8 @@ struct batch {
     const struct kernels_network *given;
     const struct format_ops *form[3];
     struct network *networks;
-    long padded[3]; /* columns of each product, in whole blocks */
     long first_turn, first_turns, second_turn, second_turns;
 };
-
-static int is_arranged(const struct batch *b, int part, long cols)
-{
-    return b->padded[part] != cols || b->form[part]->arranged;
-}
-
-/* Floats that `prepare` needs for a product of `cols` columns. */
-static long input_floats(const struct batch *b, int part, long cols)
-{
-    const long tokens = b->shape->tokens, all = tokens * b->padded[part];
-    return (is_arranged(b, part, cols) ? all : 0) + (tokens > b->ops->strip_tokens ? all : 0);
-}
-
-/* x [tokens, cols] as the product `part` wants it; `room` has input_floats. */
-static struct input prepare(const struct batch *b, int part, long cols, const float *x, float *room)
-{
-    const long tokens = b->shape->tokens, padded = b->padded[part];
-    struct input in = {x, NULL};
-    if (is_arranged(b, part, cols)) {
-        for (long t = 0; t < tokens; t++)
-            b->form[part]->arrange(cols, x + t * cols, room + t * padded);
-        in.x = room;
-        room += tokens * padded;
-    }
-    if (tokens > b->ops->strip_tokens) {
-        pack_chunks(b->ops, tokens, padded, in.x, room);
-        in.packed = room;
-    }
-    return in;
-}
-
-static void set_input(struct product *p, struct input in, long padded)
-{
-    p->x = in.x;
-    p->packed = in.packed;
-    p->x_stride = padded;
-}
 
 static void add_bias(const struct product *p, const float *bias, long first, long last)
 {
@@ -101,7 +58,8 @@ static void first_half(const struct batch *b, long number, long turn, float *scr
         b->ops->gated(s->kind, last - first, gate, n->up + t * s->inner + first, s->limit, s->alpha, gate);
     }
     if (atomic_fetch_sub(&n->left, 1) == 1) {
-        set_input(&n->product[DOWN], prepare(b, DOWN, s->inner, n->gate, n->room), b->padded[DOWN]);
+        set_input(&n->product[DOWN], b->form[DOWN],
+                  prepare(b->ops, b->form[DOWN], s->tokens, s->inner, n->gate, s->inner, n->room));
         atomic_store(&n->ready, 1);
     }
 }
@@ -134,19 +92,18 @@ int kernels_gated_networks(int simd, int threads, const struct kernels_gated *sh
     const long cols[3] = {shape->hidden, shape->hidden, shape->inner}, tokens = shape->tokens;
     const long products = count * tokens * shape->inner * (2 * shape->hidden + shape->outer);
     const int team = products < SMALL_PRODUCT ? 1 : threads, shares = shape->format[GATE] == shape->format[UP];
+    long room[3], per_thread = 0;
     for (int part = GATE; part <= DOWN; part++) {
         b.form[part] = &b.ops->formats[shape->format[part]];
-        b.padded[part] = padded_cols(b.form[part], cols[part]);
+        room[part] = part == UP && shares ? 0 : input_floats(b.ops, b.form[part], tokens, cols[part], cols[part]);
+        const long scratch = scratch_floats(b.ops, b.form[part], tokens);
+        per_thread = scratch > per_thread ? scratch : per_thread;
     }
     b.first_turn = rows_per_turn(shape->inner, team);
     b.first_turns = (shape->inner + b.first_turn - 1) / b.first_turn;
     b.second_turn = rows_per_turn(shape->outer, team);
     b.second_turns = (shape->outer + b.second_turn - 1) / b.second_turn;
-    const long gate_room = input_floats(&b, GATE, shape->hidden);
-    const long up_room = shares ? 0 : input_floats(&b, UP, shape->hidden);
-    const long down_room = input_floats(&b, DOWN, shape->inner);
-    const long each = 2 * tokens * shape->inner + gate_room + up_room + down_room;
-    const long per_thread = tokens > b.ops->strip_tokens ? PRODUCT_SCRATCH : 0;
+    const long each = 2 * tokens * shape->inner + room[GATE] + room[UP] + room[DOWN];
     float *const floats = new_floats(team * per_thread + count * each);
     b.networks = malloc((unsigned long)count * sizeof *b.networks);
     if (!floats || !b.networks) {
@@ -156,10 +113,10 @@ int kernels_gated_networks(int simd, int threads, const struct kernels_gated *sh
     }
     for (long i = 0; i < count; i++) {
         struct network *const n = &b.networks[i];
-        float *const room = floats + team * per_thread + i * each + 2 * tokens * shape->inner;
-        n->gate = room - 2 * tokens * shape->inner;
+        n->gate = floats + team * per_thread + i * each;
         n->up = n->gate + tokens * shape->inner;
-        n->room = room + gate_room + up_room;
+        float *const gate_room = n->up + tokens * shape->inner, *const up_room = gate_room + room[GATE];
+        n->room = up_room + room[UP];
         for (int part = GATE; part <= DOWN; part++) {
             struct product *const p = &n->product[part];
             *p = new_product(b.form[part], cols[part], shape->group[part], given[i].codes[part],
@@ -167,10 +124,11 @@ int kernels_gated_networks(int simd, int threads, const struct kernels_gated *sh
             p->out = part == GATE ? n->gate : part == UP ? n->up : given[i].out;
             p->out_stride = part == DOWN ? shape->outer : shape->inner;
         }
-        const struct input in = prepare(&b, GATE, shape->hidden, given[i].x, room);
-        set_input(&n->product[GATE], in, b.padded[GATE]);
-        set_input(&n->product[UP],
-                  shares ? in : prepare(&b, UP, shape->hidden, given[i].x, room + gate_room), b.padded[UP]);
+        struct input in = prepare(b.ops, b.form[GATE], tokens, shape->hidden, given[i].x, shape->hidden, gate_room);
+        set_input(&n->product[GATE], b.form[GATE], in);
+        if (!shares)
+            in = prepare(b.ops, b.form[UP], tokens, shape->hidden, given[i].x, shape->hidden, up_room);
+        set_input(&n->product[UP], b.form[UP], in);
         atomic_init(&n->left, b.first_turns);
         atomic_init(&n->ready, 0);
     }

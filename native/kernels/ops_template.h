@@ -1,6 +1,9 @@
 /* Everything of one SIMD level; a lanes_*.h must have been included, and OPS be the table's name. */
+#include <stddef.h>
+
 #include "simd.h"
 
+#include "quantise_template.h"
 #include "decode_template.h"
 #include "tile_template.h"
 
@@ -8,52 +11,71 @@
 #define FORMAT_BLOCK LANES
 #define FORMAT_BITS 16
 #define FORMAT_SCALED 0
+#include "row_template.h"
 #include "product_template.h"
 #define FORMAT f16
 #define FORMAT_BLOCK LANES
 #define FORMAT_BITS 16
 #define FORMAT_SCALED 0
+#include "row_template.h"
 #include "product_template.h"
 #define FORMAT f32
 #define FORMAT_BLOCK LANES
 #define FORMAT_BITS 32
 #define FORMAT_SCALED 0
+#include "row_template.h"
 #include "product_template.h"
 #define FORMAT fp8
 #define FORMAT_BLOCK 128
 #define FORMAT_BITS 8
 #define FORMAT_SCALED 1
+#include "row_template.h"
 #include "product_template.h"
 #define FORMAT fp8_small
 #define FORMAT_BLOCK LANES
 #define FORMAT_BITS 8
 #define FORMAT_SCALED 1
+#include "row_template.h"
 #include "product_template.h"
 #define FORMAT q8
 #define FORMAT_BLOCK 128
 #define FORMAT_BITS 8
 #define FORMAT_SCALED 1
+#include "row_template.h"
 #include "product_template.h"
 #define FORMAT q8_g32
 #define FORMAT_BLOCK LANES
 #define FORMAT_BITS 8
 #define FORMAT_SCALED 1
+#include "row_template.h"
 #include "product_template.h"
 #define FORMAT mxfp4
 #define FORMAT_BLOCK 128
 #define FORMAT_BITS 4
 #define FORMAT_SCALED 1
-#include "product_template.h"
+#define FORMAT_GROUP 32
+#define FORMAT_SCALE_BYTES 1
+#define FORMAT_ZERO 12
+#include "row_template.h"
+#include "integer_template.h"
 #define FORMAT q4
 #define FORMAT_BLOCK 128
 #define FORMAT_BITS 4
 #define FORMAT_SCALED 1
-#include "product_template.h"
+#define FORMAT_GROUP 128
+#define FORMAT_SCALE_BYTES 2
+#define FORMAT_ZERO 8
+#include "row_template.h"
+#include "integer_template.h"
 #define FORMAT q4_g32
 #define FORMAT_BLOCK 128
 #define FORMAT_BITS 4
 #define FORMAT_SCALED 1
-#include "product_template.h"
+#define FORMAT_GROUP 32
+#define FORMAT_SCALE_BYTES 2
+#define FORMAT_ZERO 8
+#include "row_template.h"
+#include "integer_template.h"
 
 #include "math_template.h"
 #include "pointwise_template.h"
@@ -64,25 +86,25 @@
 
 const struct simd_ops OPS = {
     .formats = {
-        [KERNELS_BF16] = {LANES, 16, 0, 0, 0, arrange_lanes, bf16_rows,
+        [KERNELS_BF16] = {LANES, 16, 0, 0, arrange_lanes, NULL, bf16_rows,
             bf16_transposed},
-        [KERNELS_F16] = {LANES, 16, 0, 0, 0, arrange_lanes, f16_rows,
+        [KERNELS_F16] = {LANES, 16, 0, 0, arrange_lanes, NULL, f16_rows,
             f16_transposed},
-        [KERNELS_F32] = {LANES, 32, 0, 0, 0, arrange_lanes, f32_rows,
+        [KERNELS_F32] = {LANES, 32, 0, 0, arrange_lanes, NULL, f32_rows,
             f32_transposed},
-        [KERNELS_FP8] = {128, 8, 4, 1, 0, arrange_blocks, fp8_rows,
+        [KERNELS_FP8] = {128, 8, 4, 1, arrange_blocks, NULL, fp8_rows,
             fp8_transposed},
-        [KERNELS_FP8_SMALL] = {LANES, 8, 4, 1, 0, arrange_lanes, fp8_small_rows,
+        [KERNELS_FP8_SMALL] = {LANES, 8, 4, 1, arrange_lanes, NULL, fp8_small_rows,
             fp8_small_transposed},
-        [KERNELS_Q8] = {128, 8, 2, 0, 0, arrange_blocks, q8_rows,
+        [KERNELS_Q8] = {128, 8, 2, 0, arrange_blocks, NULL, q8_rows,
             q8_transposed},
-        [KERNELS_Q8_G32] = {LANES, 8, 2, 0, 0, arrange_lanes, q8_g32_rows,
+        [KERNELS_Q8_G32] = {LANES, 8, 2, 0, arrange_lanes, NULL, q8_g32_rows,
             q8_g32_transposed},
-        [KERNELS_MXFP4] = {128, 4, 1, 0, 1, arrange_nibbles, mxfp4_rows,
+        [KERNELS_MXFP4] = {128, 4, 1, 0, arrange_nibbles, mxfp4_integers, mxfp4_rows,
             mxfp4_transposed},
-        [KERNELS_Q4] = {128, 4, 2, 0, 1, arrange_nibbles, q4_rows,
+        [KERNELS_Q4] = {128, 4, 2, 0, arrange_nibbles, q4_integers, q4_rows,
             q4_transposed},
-        [KERNELS_Q4_G32] = {128, 4, 2, 0, 1, arrange_nibbles, q4_g32_rows,
+        [KERNELS_Q4_G32] = {128, 4, 2, 0, arrange_nibbles, q4_g32_integers, q4_g32_rows,
             q4_g32_transposed},
     },
     .strip_tokens = STRIP_TOKENS,

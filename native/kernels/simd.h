@@ -18,8 +18,8 @@ enum {
     PRODUCT_SCRATCH = 2 * PANEL_ROWS * PANEL_COLS + PANEL_ROWS * CHUNK_TOKENS * LANES
 };
 
-/* One product: a weight, and tokens to multiply it with. x is padded with zeros to whole blocks of the format
- * and, where the format wants it, arranged as `arrange` does. */
+/* One product: a weight, and tokens to multiply it with. x is padded with zeros to whole blocks of the format,
+ * or what `integers` makes of it. */
 struct product {
     long cols, tokens;
     long group;        /* columns that share a scale */
@@ -38,9 +38,11 @@ struct format_ops {
     long block;      /* columns that are decoded together */
     int code_bits, scale_bytes;
     int square;      /* whether a scale is for `group` rows as well as columns */
-    int arranged;    /* whether x must go through `arrange` even where it needs no padding */
     /* x [cols] -> out [cols rounded up to block], in the order in which decoded columns come. */
     void (*arrange)(long cols, const float *x, float *out);
+    /* x [tokens, cols], rows x_stride apart -> out [tokens * padded cols], cut into integers (quantise_template.h);
+     * NULL where `rows` wants floats. */
+    void (*integers)(long tokens, long cols, const float *x, long x_stride, float *out);
     /* Rows first <= i < last for all tokens; scratch: PRODUCT_SCRATCH floats, aligned to 64 bytes. */
     void (*rows)(const struct product *p, long first, long last, float *scratch);
     /* The transpose of those rows: x [tokens, last - first] -> out [tokens, cols], padded and in the order of
