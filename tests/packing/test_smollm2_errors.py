@@ -8,7 +8,16 @@ from uringinfer.packing.packer import pack
 
 pytestmark = pytest.mark.slow
 
-BOUNDS = {"q8": 0.01, "q8_g32": 0.007, "fp8": 0.028, "q4_g32": 0.11, "q4": 0.14, "mxfp4": 0.13}
+BOUNDS = {
+    "q8": 0.01,
+    "q8_g32": 0.007,
+    "fp8": 0.028,
+    "q4_g32": 0.11,
+    "q4": 0.14,
+    "mxfp4": 0.13,
+    "vq3": 0.205,
+    "vq2": 0.35,
+}
 
 
 @pytest.mark.parametrize("name", BOUNDS)

@@ -16,8 +16,9 @@ from uringinfer.kernels.weight_format import Floats
 
 SAMPLE_VECTORS = 1 << 16
 """Vectors to fit to: 256 for each centroid. More change the error in its third digit."""
-ROUNDS = 16
-"""Rounds of k-means for a stage: the error has settled to its third digit."""
+ROUNDS = 32
+"""Rounds of k-means for a stage. On matrices of SmolLM2 the error is 1 % smaller than after 16, twice as many
+would save another half per cent."""
 
 
 def sample_vectors(matrix: Floats) -> Floats:
