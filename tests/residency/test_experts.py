@@ -224,13 +224,31 @@ def test_what_was_loaded_at_the_start_needs_no_guess(bench):
 
 
 def test_a_guess_leaves_the_slots_that_a_turn_needs(bench):
-    cache = bench.cache(4, lookahead=4)
-    with cache.demand(0, np.array([[1, 2]])) as arriving:
-        cache.hint(1, np.array([5, 6, 7, 8]))
-        list(arriving)
-    assert cache.statistics().guesses == 0
+    cache = bench.cache(5, lookahead=4)
+    bench.use(cache, 2, 1, 2)
     cache.hint(1, np.array([5, 6, 7, 8]))
-    assert cache.statistics().guesses == 2
+    assert cache.statistics().guesses == 3
+    assert [request.offset for request in bench.reader.batches[-1]] == [5 * RECORD, 6 * RECORD, 7 * RECORD]
+
+
+def test_slots_for_two_turns_are_enough_to_guess_a_whole_turn_while_another_goes_on(bench):
+    cache = bench.cache(6, lookahead=3)
+    bench.reader.begun |= {expert * RECORD for expert in range(EXPERTS)}
+    with cache.demand(0, np.array([[1, 2, 3]])) as arriving:
+        cache.hint(1, np.array([5, 6, 7]))
+        list(arriving)
+    assert cache.statistics().guesses == 3
+    assert sorted(bench.use(cache, 1, 5, 6, 7)) == [5, 6, 7]
+    assert (cache.statistics().prefetched, cache.statistics().misses) == (3, 3)
+
+
+def test_a_guess_takes_no_slot_of_the_turn_that_goes_on(bench):
+    cache = bench.cache(3, poison=True, lookahead=3)
+    with cache.demand(0, np.array([[1, 2]])) as arriving:
+        cache.hint(1, np.array([5, 6, 7]))
+        order = [expert for batch in arriving for expert, _ in batch]
+    assert sorted(order) == [1, 2]
+    assert cache.statistics().guesses == 1
 
 
 def test_a_guess_that_is_still_being_read_is_waited_for_not_read_twice(bench):

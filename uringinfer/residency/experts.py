@@ -145,7 +145,7 @@ class ExpertCache:
 
         Those not in memory are read when nothing else wants the drive, if guesses of their rank are right
         often enough. None of them goes before its layer's turn; a guess never takes a slot that a turn as
-        large as the last one would need.
+        large as the last one would need. The slots of the turn that goes on will be free by then.
         """
         self._settle_orphans()
         experts = guessed[: self.lookahead].tolist()
@@ -153,7 +153,7 @@ class ExpertCache:
         new = []
         for expert in experts:
             entry = self._resident.get((layer, expert))
-            if entry is None and expert in likely and self._slot_count - len(self._pinned) > self._turn_size:
+            if entry is None and expert in likely and self._has_room_for_guess():
                 entry = self._admit((layer, expert))
                 if entry is not None:
                     entry.is_guess = True
@@ -165,6 +165,10 @@ class ExpertCache:
                 self._pinned.add(entry.key)
         self._counts["guesses"] += len(new)
         self._read(new, Priority.SPECULATION)
+
+    def _has_room_for_guess(self) -> bool:
+        """Whether, with one guess more, the next turn would still find its slots if all guesses are wrong."""
+        return self._slot_count - len(self._hinted) - len(self._orphans) > self._turn_size
 
     def statistics(self) -> ExpertStatistics:
         return ExpertStatistics(
