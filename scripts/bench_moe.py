@@ -58,6 +58,12 @@ TABLE_HEAD = """\
 | case | budget | tokens/s | read per token | hits | recall | guesses used | waiting | drive busy |
 |---|---|---|---|---|---|---|---|---|"""
 """What `Case.row` gives; "drive busy" is the rate of reading in decoding as a share of the reader's alone."""
+METHOD = """\
+`python scripts/bench_moe.py`: a model with random zero-mean weights, in which nearly all experts are
+used, about equally often. "One read at a time" is what an engine with synchronous reads does: each
+missing expert is one blocking read when the sum comes to it, then it is computed. "One batch a layer"
+reads all that a layer lacks at full queue depth and waits for it. Targets: 1.5 times the tokens per
+second of one read at a time; 0.9 of the reader's rate where experts stream all the time (20 %)."""
 
 
 def prepare(directory: Path, formats: Sequence[str] = (KEEP,)) -> list[Container]:
@@ -218,6 +224,8 @@ def measure(container: Container, rounds: int, tokens: int) -> None:
     total, record = MODEL["layers"] * MODEL["experts"], container.manifest.banks[0].record_bytes
     rates = [format_rate(rate) for group in groups for rate in group[0].rates]
     print("## Mixtures of experts")
+    print()
+    print(METHOD)
     print()
     print(
         f"{os.cpu_count()} processors ({platform.machine()}), Linux {platform.release()}; load average"
