@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 from make_synthetic import layers_for_size, llama_config, llama_tensors, write_checkpoint
-from synthetic_moe import moe_config, moe_tensors
+from synthetic_moe import GAINS, moe_config, moe_tensors
 
 from uringinfer import api
 from uringinfer.packing.packer import pack
@@ -123,12 +123,12 @@ def make_models(directory: Path, size: int) -> dict[str, api.OpenModel]:
     dense = llama_config(layers=layers_for_size(size))
     mixture = moe_config(layers=max(1, size // (32 * 3 * 2 * 512 * 1024)), experts=32)
     opened = {}
-    for name, config, tensors in (
-        ("dense", dense, llama_tensors(dense)),
-        ("mixture of experts", mixture, moe_tensors(mixture)),
+    for name, config, tensors, gains in (
+        ("dense", dense, llama_tensors(dense), {}),
+        ("mixture of experts", mixture, moe_tensors(mixture), GAINS),
     ):
         checkpoint = directory / name.replace(" ", "-")
-        write_checkpoint(checkpoint, config, tensors)
+        write_checkpoint(checkpoint, config, tensors, gains=gains)
         pack(checkpoint, checkpoint.with_suffix(".uring"))
         for file in checkpoint.iterdir():
             file.unlink()
