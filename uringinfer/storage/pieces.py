@@ -21,7 +21,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from uringinfer.errors import IntegrityError, UringinferError, UsageError
-from uringinfer.storage.reader import Priority, ReaderStatistics, ReadRequest, Ticket
+from uringinfer.storage.contract import Priority, ReaderStatistics, ReadRequest, Ticket
 
 MAX_ATTEMPTS = 100
 """How often a piece is tried again after EAGAIN or EINTR before that counts as an error."""

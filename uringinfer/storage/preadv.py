@@ -15,14 +15,14 @@ import time
 from collections.abc import Callable, Sequence
 
 from uringinfer.errors import UsageError
+from uringinfer.storage.contract import ReaderStatistics, ReadRequest, Ticket
 from uringinfer.storage.pieces import Piece, PieceQueue, own_submission
-from uringinfer.storage.reader import ReaderStatistics, ReadRequest, Ticket
 
 Preadv = Callable[[int, list[memoryview], int], int]
 
 
 class PreadvReader:
-    """Reads with `queue_depth` threads; see `reader.Reader` for the contract. `preadv` is `os.preadv`."""
+    """Reads with `queue_depth` threads; see `contract.Reader` for the contract. `preadv` is `os.preadv`."""
 
     name = "preadv"
     overlaps = True

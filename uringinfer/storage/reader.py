@@ -1,124 +1,39 @@
-"""What a reader is, and how one is chosen.
-
-A `Reader` moves bytes from files into memory, many requests at once, and knows nothing of what they mean.
-Two implementations keep the same contract: `uring.UringReader` and `preadv.PreadvReader`.
-
-Invariants of the contract:
-- A request is complete only when all of its bytes are there; short reads are continued inside the reader.
-- Requests are split into pieces of at most `split_bytes`; at most `queue_depth` pieces are in flight.
-- Pieces start in order of priority, then of submission. Speculation never delays demand: while anything more
-  urgent waits, no speculative piece starts, and it holds at most half of the places in flight. What somebody
-  waits for is demand, whatever it was submitted as.
-- The destination belongs to the reader from `submit` until the ticket is done.
-- A failed read raises IntegrityError from `wait`, naming file, offset, length and cause; end of file too.
-- A reader belongs to the thread that made it.
-- KeyboardInterrupt may come at any moment; afterwards the reader goes on, and a ticket can be waited for
-  again.
-"""
+"""How a reader is chosen. What one is, `contract` says; its names are to be had here as well."""
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Literal, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
 
 from uringinfer.environment import native_enabled
 from uringinfer.errors import EnvironmentError_
+from uringinfer.storage import preadv, uring
 from uringinfer.storage.arena import Arena
+from uringinfer.storage.contract import (
+    DEFAULT_QUEUE_DEPTH,
+    DEFAULT_SPLIT_BYTES,
+    Bytes,
+    Priority,
+    Reader,
+    ReaderKind,
+    ReaderStatistics,
+    ReadRequest,
+    Ticket,
+)
 from uringinfer.storage.denial import SWITCHED_OFF, Denial
 from uringinfer.storage.direct import StorageFile
 
-Bytes = NDArray[np.uint8]
-ReaderKind = Literal["auto", "uring", "preadv"]
-
-DEFAULT_QUEUE_DEPTH = 8
-DEFAULT_SPLIT_BYTES = 2 << 20
-
-
-class Priority(enum.IntEnum):
-    """Order of service; a smaller number goes first."""
-
-    DEMAND = 0
-    TRUNK = 1
-    SPECULATION = 2
-
-
-@dataclass(frozen=True, slots=True)
-class ReadRequest:
-    """Read `len(destination)` bytes of `file` from `offset` into `destination`.
-
-    For a direct file, offset, length and the address of `destination` (uint8 [nbytes], contiguous, usually a
-    region of the arena) must keep the file's alignments; the reader raises UsageError if they do not.
-    """
-
-    file: StorageFile
-    offset: int
-    destination: Bytes
-    priority: Priority = Priority.TRUNK
-
-
-class Ticket(Protocol):
-    """One submission's progress. `done` turns true once every request of it is complete or has failed."""
-
-    @property
-    def done(self) -> bool: ...
-
-
-@dataclass(slots=True)
-class ReaderStatistics:
-    """Counters since the reader was made; bytes and seconds.
-
-    `bytes_by_priority` has the keys "demand", "trunk" and "speculation".
-    """
-
-    requests: int = 0
-    pieces: int = 0
-    bytes_read: int = 0
-    short_reads: int = 0
-    retries: int = 0
-    errors: int = 0
-    wait_seconds: float = 0.0
-    bytes_by_priority: dict[str, int] = field(default_factory=dict)
-
-
-class Reader(Protocol):
-    """Moves bytes from files to memory; see the module's docstring for the contract."""
-
-    name: str
-    """'uring' or 'preadv'."""
-    overlaps: bool
-    """Whether reads go on while the caller computes."""
-    notes: list[str]
-    """What was asked for and not obtained, in words, with the remedy."""
-
-    def submit(self, requests: Sequence[ReadRequest]) -> Ticket: ...
-
-    def submit_each(self, requests: Sequence[ReadRequest]) -> Sequence[Ticket]:
-        """One batch with a ticket for each request, for a caller that uses each as soon as it is there."""
-        ...
-
-    def wait(self, ticket: Ticket) -> None:
-        """Blocks until `ticket` is done; raises its error. Ctrl-C interrupts it at once."""
-        ...
-
-    def withdraw(self, ticket: Ticket) -> bool:
-        """Takes back what nothing was started of: True, and the ticket is done, nothing was read and the
-        destination is the caller's again. False if it is under way or over; then it goes on."""
-        ...
-
-    def poll(self) -> None:
-        """Takes what has completed and starts what waits, without blocking. Cheap; call it often."""
-        ...
-
-    def statistics(self) -> ReaderStatistics: ...
-
-    def close(self) -> None:
-        """Waits for what is in flight (memory must not be written after it is gone), then releases."""
-        ...
+__all__ = [
+    "DEFAULT_QUEUE_DEPTH",
+    "DEFAULT_SPLIT_BYTES",
+    "Bytes",
+    "Priority",
+    "ReadRequest",
+    "Reader",
+    "ReaderKind",
+    "ReaderStatistics",
+    "Ticket",
+    "open_reader",
+]
 
 
 def open_reader(
@@ -135,9 +50,6 @@ def open_reader(
     EnvironmentError_ there. `arena` and `files` are registered with the ring where that is allowed; reads
     into other memory and of other files work too. They must stay open until the reader is closed.
     """
-    # imported here because both modules need the contract above
-    from uringinfer.storage import preadv, uring
-
     if kind == "preadv":
         return preadv.PreadvReader(queue_depth=queue_depth, split_bytes=split_bytes)
     ring = uring.open_ring(queue_depth) if native_enabled() else SWITCHED_OFF

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from uringinfer.errors import EnvironmentError_, UsageError
+from uringinfer.storage.contract import Bytes
 from uringinfer.storage.denial import Denial
 from uringinfer.storage.direct import StorageFile
-from uringinfer.storage.reader import Bytes
 from uringinfer.storage.saturate import Int64s, Trace, keep_ring_full, keep_threads_busy
 from uringinfer.storage.uring import BUFFER_BYTES, READ_DTYPE, open_ring
 

@@ -1,8 +1,8 @@
 """A reader on io_uring.
 
 `Ring` is the kernel's ring through cffi: many reads go down in one call, many results come up in one.
-`UringReader` keeps the contract of `reader.Reader` on top of it, or on top of anything else with the methods
-of `RingLike`, such as a test's script.
+`UringReader` keeps the contract of `contract.Reader` on top of it, or on top of anything else with the
+methods of `RingLike`, such as a test's script.
 
 How it survives Ctrl-C at any line. The kernel's side is the truth, twice: which pieces it has taken
 (`accepted`, a count, because pieces are numbered without gaps and sent in order), and which results were
@@ -31,10 +31,10 @@ from numpy.typing import NDArray
 
 from uringinfer.errors import EnvironmentError_, UsageError
 from uringinfer.storage.arena import Arena
+from uringinfer.storage.contract import ReaderStatistics, ReadRequest, Ticket
 from uringinfer.storage.denial import Denial, import_denial, registration_note, setup_denial
 from uringinfer.storage.direct import StorageFile
 from uringinfer.storage.pieces import Piece, PieceQueue, own_submission
-from uringinfer.storage.reader import ReaderStatistics, ReadRequest, Ticket
 
 BUFFER_BYTES = 1 << 30
 """The kernel takes no larger registered buffer; an arena becomes several."""
@@ -189,7 +189,7 @@ def open_ring(depth: int) -> Ring | Denial:
 
 
 class UringReader:
-    """Reads through `ring`, which it owns from now on; see `reader.Reader` for the contract."""
+    """Reads through `ring`, which it owns from now on; see `contract.Reader` for the contract."""
 
     name = "uring"
     overlaps = True
