@@ -131,6 +131,16 @@ def test_what_is_guessed_is_not_missed_but_in_the_first_layer():
     assert sure.bytes_per_token == plan_cache(60, EXPERTS, None).bytes_per_token
 
 
+def test_wrong_guesses_bound_the_rate_where_the_drive_is_never_free():
+    # in nine of ten layers 4 are named, of which half are used; 43.7 % of all are in memory
+    cache = plan_cache(60, EXPERTS, None, recall=0.5, named=4)
+    assert cache.wrong_bytes_per_token == round((1 - 0.437) * 9 * 2 * MIB)
+    assert plan_cache(60, EXPERTS, None).wrong_bytes_per_token == 0
+    small = plan(160 * MIB + 60 * MIB, recall=0.5, named=4)
+    read = small.bytes_per_token + small.cache.wrong_bytes_per_token
+    assert predict_tokens_per_second(small, 10.0 * MIB, 1e15) == pytest.approx(10 * MIB / read, rel=1e-3)
+
+
 def test_guesses_help_until_the_drive_is_never_free():
     def predicted(drive, recall):
         small = plan(160 * MIB + 60 * MIB, recall=recall)

@@ -194,6 +194,7 @@ class OpenModel:
             cache_budget=options.cache_budget,
             usage=usage_curve(self.usage),
             recall=learned_recall(self.usage, options.lookahead),
+            named=options.lookahead,
         )
         if self._opening_peak > budget:
             raise BudgetError(

@@ -51,8 +51,9 @@ class ExpertSizes:
 class CachePlan:
     """The expert cache: `slots` of `record_bytes`; `hit_rate` is expected from `basis`, not certain.
 
-    A token uses `per_token` experts in each of `layers` layers. `recall` is the share of them, 0 to 1, that
-    guesses are known to name before they are asked for; None where nothing is known.
+    A token uses `per_token` experts in each of `layers` layers. Of these, guesses are known to name the share
+    `recall`, 0 to 1, before they are asked for, by naming `named` experts of a layer; None where nothing is
+    known.
     """
 
     slots: int
@@ -63,6 +64,7 @@ class CachePlan:
     hit_rate: float
     basis: str
     recall: float | None = None
+    named: int = 0
 
     @property
     def nbytes(self) -> int:
@@ -86,8 +88,16 @@ class CachePlan:
 
     @property
     def bytes_per_token(self) -> int:
-        """Expected to be read for a token, on a guess or when it is asked for; wrong guesses come on top."""
+        """Expected to be read of what a token uses, on a guess or when it is asked for."""
         return round((1 - self.hit_rate) * self.used_bytes_per_token)
+
+    @property
+    def wrong_bytes_per_token(self) -> int:
+        """Expected to be read on wrong guesses, while the drive has nothing else to do."""
+        if self.recall is None:
+            return 0
+        wrong = max(0.0, self.named - self.recall * self.per_token) * (self.layers - 1)
+        return round((1 - self.hit_rate) * wrong * self.record_bytes)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -99,6 +109,7 @@ class CachePlan:
             "expected_bytes_per_token": self.bytes_per_token,
             "expected_miss_rate": self.miss_rate,
             "recall": self.recall,
+            "expected_wrong_bytes_per_token": self.wrong_bytes_per_token,
             "basis": self.basis,
         }
 
@@ -125,7 +136,7 @@ def expected_hit_rate(slots: int, experts: ExpertSizes, curve: Curve) -> float:
 
 
 def plan_cache(
-    slots: int, experts: ExpertSizes, curve: Curve | None, recall: float | None = None
+    slots: int, experts: ExpertSizes, curve: Curve | None, recall: float | None = None, named: int = 0
 ) -> CachePlan:
     """The plan of a cache with so many slots; `curve` None takes the prior."""
     return CachePlan(
@@ -136,6 +147,7 @@ def plan_cache(
         per_token=experts.per_token,
         hit_rate=expected_hit_rate(slots, experts, curve or PRIOR),
         recall=recall,
+        named=named,
         basis="prior of a public trace" if curve is None else "this model's usage",
     )
 

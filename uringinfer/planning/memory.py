@@ -214,6 +214,7 @@ def plan_memory(
     cache_budget: int | None = None,
     usage: Curve | None = None,
     recall: float | None = None,
+    named: int = 0,
     reserve_bytes: int = RESERVE_BYTES,
 ) -> MemoryPlan:
     """Divides `budget` bytes, for the whole process, among everything that `sizes` needs.
@@ -221,7 +222,7 @@ def plan_memory(
     `interpreter_bytes` is the process' resident memory before the arena is made (`machine.resident_bytes`).
     `trunk_budget` bounds what pinned units and ring may take, `cache_budget` the expert cache; without them
     the two divide what is left by what saves more reading (see `planning.cache`). `usage` is how the hit rate
-    of the cache grows, and `recall` how much of what is used is guessed before, if
+    of the cache grows, and `recall` how much of what is used the `named` guesses name, if
     that was learned.
 
     Raises BudgetError with the floor and the budget if the least plan does not fit.
@@ -254,7 +255,7 @@ def plan_memory(
         if cache_budget is None:
             cache_bytes += max(0, left - (sizes.embedding_bytes if embedding_pinned else 0))
         slots = min(cache_bytes // sizes.experts.record_bytes, sizes.experts.total)
-        cache = plan_cache(slots, sizes.experts, usage, recall)
+        cache = plan_cache(slots, sizes.experts, usage, recall, named)
     return MemoryPlan(
         budget=budget,
         interpreter_bytes=interpreter_bytes,
@@ -349,7 +350,8 @@ def predict_tokens_per_second(
         trunk.unit_bytes, trunk.pinned, trunk.ring_slots, drive_bytes_per_s, compute_bytes_per_s, turns
     )
     # what is guessed is read while nothing else is, so it shows only where the drive is never free
-    seconds = max(scheduled, plan.bytes_per_token / drive_bytes_per_s)
+    wrong_bytes = cache.wrong_bytes_per_token if cache is not None else 0
+    seconds = max(scheduled, (plan.bytes_per_token + wrong_bytes) / drive_bytes_per_s)
     return 1.0 / seconds if seconds > 0 else None
 
 
