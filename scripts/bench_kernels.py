@@ -1,5 +1,7 @@
 """Measures the products against the rate at which this machine reads memory, in one run.
 
+Prints the section "Kernels" of docs/benchmarks.md:
+
     python scripts/bench_kernels.py [--formats bf16,mxfp4] [--tokens 1,16] [--json FILE]
 
 A weight is larger than the caches and lies in huge pages, as in a run. A rate is packed bytes over the
@@ -26,7 +28,7 @@ import numpy as np
 from uringinfer.kernels import Kernels
 from uringinfer.kernels.codebooks import fit_codebook, sample_vectors
 from uringinfer.kernels.cpus import usable_cpus
-from uringinfer.kernels.formats import FORMATS, Weight, encode, weight_format
+from uringinfer.kernels.formats import Weight, encode, weight_format
 from uringinfer.kernels.native_kernels import NativeKernels, read_memory
 from uringinfer.kernels.native_vq import encode_indices
 from uringinfer.kernels.numpy_kernels import NumpyKernels
@@ -34,9 +36,17 @@ from uringinfer.kernels.vq_formats import row_scales
 
 COLS = 4096
 HUGE_PAGE = 2 << 20
-DEFAULT = [name for name in FORMATS if name not in ("vq2", "vq1")]
-"""All that differ in speed: those with fewer stages do the same work less often."""
 DELTA_SHAPE = (96, 128, 128)
+FORMATS = "bf16,f16,f32,fp8,q8,mxfp4,q4,q4_g32,vq3"
+NUMPY_TOKENS = (1, 16)
+TARGETS = {"bf16": 0.8, "q8": 0.8, "fp8": 0.6, "mxfp4": 0.5, "q4": 0.5, "q4_g32": 0.5, "vq3": 0.3}
+"""Share of the memory's read rate at T = 1, on all cores."""
+NUMPY_TARGET = 4.0
+"""GB/s of bf16 that the numpy kernels should multiply at T = 1."""
+SPEEDUP_TARGET = 4.0
+"""Tokens per second at T = 16 over T = 1."""
+DELTA_TARGET = 1.5
+"""Time of a step of the delta rule over that of reading and writing its state."""
 
 
 def huge_array(nbytes: int) -> np.ndarray:
@@ -110,15 +120,17 @@ def measure_products(
 def measure_format(
     name: str, options: argparse.Namespace, threads: list[int], tokens: list[int]
 ) -> list[dict[str, object]]:
-    """Native kernels on each number of threads, then numpy."""
+    """Native kernels on each number of threads (not all tokens on one), then numpy."""
     # three bits a weight are many weights to a megabyte, which numpy decodes slowly
-    shrink = 4 if weight_format(name).stages else 1
+    shrink = 2 if weight_format(name).stages else 1
     weight = large_weight(name, (options.megabytes << 20) // shrink)
     rows = []
     for count in threads:
-        rows += measure_products(NativeKernels(count, options.simd), weight, tokens, options.repeats)
+        some = tokens if count == threads[-1] else tokens[:1]
+        rows += measure_products(NativeKernels(count, options.simd), weight, some, options.repeats)
     if not options.native_only:
-        rows += measure_products(NumpyKernels(threads[-1]), weight, tokens, min(options.repeats, 3))
+        some = [count for count in tokens if count in NUMPY_TOKENS]
+        rows += measure_products(NumpyKernels(threads[-1]), weight, some, min(options.repeats, 2))
     return rows
 
 
@@ -170,20 +182,68 @@ def conditions() -> dict[str, object]:
     return {
         "processor": models[0].split(":")[1].strip() if models else platform.machine(),
         "cpus": usable_cpus(),
-        "load_average": os.getloadavg()[0],
-        "wait_policy": os.environ.get("OMP_WAIT_POLICY", "libgomp's default"),
+        "load average": round(os.getloadavg()[0], 2),
+        "wait policy": os.environ.get("OMP_WAIT_POLICY", "libgomp's default"),
         "numpy": np.__version__,
         "openblas": {name: value for name, value in os.environ.items() if name.startswith("OPENBLAS")},
     }
 
 
+def find(
+    rows: list[dict[str, object]], name: str, tokens: int, numpy: bool = False
+) -> dict[str, object] | None:
+    """The row of a format on all cores; None if it was not measured."""
+    some = [
+        row
+        for row in rows
+        if row["format"] == name and row["tokens"] == tokens and (row["kernels"] == "numpy") == numpy
+    ]
+    return some[-1] if some else None
+
+
+def target_lines(rows: list[dict[str, object]], delta: dict[str, float]) -> list[str]:
+    """The table of what should be reached and what was."""
+    lines = ["| target, all cores | measured | |", "|---|---|---|"]
+
+    def line(what: str, value: float, met: bool, unit: str = "") -> None:
+        lines.append(f"| {what} | {value:.2f}{unit} | {'met' if met else 'missed'} |")
+
+    for name, share in TARGETS.items():
+        if row := find(rows, name, 1):
+            value = float(row["share"])  # type: ignore[arg-type]
+            line(f"{name}, T = 1: {share} of the memory's read rate", value, value >= share)
+    if row := find(rows, "bf16", 1, numpy=True):
+        value = float(row["gb_per_s"])  # type: ignore[arg-type]
+        line(f"numpy bf16, T = 1: {NUMPY_TARGET:.0f} GB/s", value, value >= NUMPY_TARGET, " GB/s")
+    for name in TARGETS:
+        if row := find(rows, name, 16):
+            value = float(row["speedup"])  # type: ignore[arg-type]
+            line(
+                f"{name}: tokens/s at T = 16, {SPEEDUP_TARGET:.0f} times T = 1",
+                value,
+                value >= SPEEDUP_TARGET,
+            )
+    ratio = delta["step_seconds"] / delta["touch_seconds"]
+    line(
+        f"a step of the delta rule: {DELTA_TARGET} times reading and writing its state",
+        ratio,
+        ratio <= DELTA_TARGET,
+    )
+    return lines
+
+
 def print_markdown(
-    result: dict[str, object],
+    where: dict[str, object],
     rows: list[dict[str, object]],
     encodings: list[dict[str, object]],
     delta: dict[str, float],
 ) -> None:
-    print(", ".join(f"{key} {value}" for key, value in result.items()), end="\n\n")
+    print("## Kernels\n")
+    print(
+        f"`python scripts/bench_kernels.py`: {', '.join(f'{key} {value}' for key, value in where.items())}."
+    )
+    print("The product and a plain reading loop take turns on the same bytes; `share` is the ratio of their")
+    print("rates, `x T=1` the tokens per second against one token at a time.\n")
     print("| format | kernels | threads | tokens | GB/s packed | read GB/s | share | x T=1 | G products/s |")
     print("|---|---|---|---|---|---|---|---|---|")
     for row in rows:
@@ -192,25 +252,28 @@ def print_markdown(
             f" | {row['read_gb_per_s']:.1f} | {row['share']:.2f} | {row['speedup']:.1f}"
             f" | {row['giga_products_per_s']:.0f} |"
         )
+    print()
+    print("\n".join(target_lines(rows, delta)))
+    print("\nWhat bounds T = 16 against T = 1: [lessons.md](lessons.md), four-bit weights as integers.")
+    step, touch = delta["step_seconds"], delta["touch_seconds"]
+    print(f"\nDelta rule, {DELTA_SHAPE}, one token: {step * 1e3:.2f} ms; reading and writing its state once:")
+    print(f"{touch * 1e3:.2f} ms.")
     for row in encodings:
         print(f"\nEncoding {row['format']}: {row['mb_per_s']:.0f} MB of bf16 weights a second on one core;")
         print(f"fitting a codebook: {row['fit_seconds']:.2f} s.")
-    step, touch = delta["step_seconds"], delta["touch_seconds"]
-    print(f"\nDelta rule, {DELTA_SHAPE}, one token: {step * 1e3:.2f} ms; reading and writing its state once:")
-    print(f"{touch * 1e3:.2f} ms; ratio {step / touch:.2f}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--formats", default=",".join(DEFAULT), help="comma-separated")
+    parser.add_argument("--formats", default=FORMATS, help="comma-separated")
     parser.add_argument("--tokens", default="1,4,16,64", help="comma-separated numbers of tokens")
-    parser.add_argument("--megabytes", type=int, default=256, help="size of a weight")
-    parser.add_argument("--repeats", type=int, default=9, help="times that each product is timed")
+    parser.add_argument("--megabytes", type=int, default=128, help="size of a weight")
+    parser.add_argument("--repeats", type=int, default=5, help="times that each product is timed")
     parser.add_argument("--simd", help="avx512, avx2 or portable; default the best of this machine")
     parser.add_argument("--native-only", action="store_true", help="leave numpy out")
     parser.add_argument("--json", type=Path, help="also write the results to this file")
     options = parser.parse_args()
-    tokens = [int(text) for text in options.tokens.split(",")]
+    tokens = sorted({1, *(int(text) for text in options.tokens.split(","))})
     threads = sorted({1, usable_cpus()})
     where = conditions()
     rows = [
