@@ -124,6 +124,29 @@ def test_demand_goes_before_the_trunk_and_the_trunk_before_speculation(content: 
     assert [offset // BLOCK for offset in pread.offsets] == [0, 30, 31, 20, 21, 10, 11]
 
 
+def test_when_the_demand_is_served_several_threads_go_on_with_speculation(content: Bytes) -> None:
+    together = threading.Barrier(3)
+
+    def script(offset: int, length: int) -> int:
+        if offset >= 10 * BLOCK:
+            together.wait(60)
+        return length
+
+    pread = ScriptedPread(content, script)
+    pread.open.clear()
+    reader = open_scripted(pread, queue_depth=4)
+    demand = reader.submit([ReadRequest(FILE, 0, np.zeros(BLOCK, np.uint8), Priority.DEMAND)])
+    guess = reader.submit(
+        [ReadRequest(FILE, 10 * BLOCK, np.zeros(2 * BLOCK, np.uint8), Priority.SPECULATION)]
+    )
+    pread.called.wait(60)
+    pread.open.set()
+    together.wait(60)  # breaks unless two threads read the guess at once, though nobody waits for it
+    reader.wait(demand)
+    reader.wait(guess)
+    reader.close()
+
+
 def test_speculation_that_is_waited_for_becomes_demand(content: Bytes) -> None:
     pread = ScriptedPread(content)
     pread.open.clear()

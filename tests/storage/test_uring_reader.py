@@ -158,6 +158,20 @@ def test_speculation_leaves_half_of_the_places_to_demand(content: Bytes) -> None
     assert [read.offset // BLOCK for read in ring.taken[4:]] == [30, 31, 32, 33]
 
 
+def test_speculation_does_not_start_beside_demand(content: Bytes) -> None:
+    ring = ScriptedRing(content)
+    ring.held = True
+    reader = open_scripted(ring, queue_depth=8)
+    demand = reader.submit([ReadRequest(FILE, 0, np.zeros(2 * BLOCK, np.uint8), Priority.DEMAND)])
+    guess = ReadRequest(FILE, 10 * BLOCK, np.zeros(2 * BLOCK, np.uint8), Priority.SPECULATION)
+    trunk = ReadRequest(FILE, 20 * BLOCK, np.zeros(BLOCK, np.uint8), Priority.TRUNK)
+    reader.submit([guess, trunk])
+    assert [read.offset // BLOCK for read in ring.taken] == [0, 1, 20]
+    ring.held = False
+    reader.wait(demand)
+    assert [read.offset // BLOCK for read in ring.taken[3:]] == [10, 11]
+
+
 def test_speculation_that_is_waited_for_becomes_demand(content: Bytes) -> None:
     ring = ScriptedRing(content)
     ring.held = True

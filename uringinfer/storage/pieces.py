@@ -234,8 +234,12 @@ class PieceQueue:
         )
 
     def _has_room_for_speculation(self) -> bool:
-        speculative = sum(piece.priority == Priority.SPECULATION for piece in self.started.values())
-        return speculative < self._speculation_depth
+        # a drive shares its rate among the reads in flight: what somebody waits for is to have all of it
+        in_flight = [piece.priority for piece in self.started.values()]
+        return (
+            Priority.DEMAND not in in_flight
+            and in_flight.count(Priority.SPECULATION) < self._speculation_depth
+        )
 
 
 def checked_address(request: ReadRequest) -> int:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from uringinfer.errors import UsageError
-from uringinfer.storage.contract import ReaderStatistics, ReadRequest, Ticket
+from uringinfer.storage.contract import Priority, ReaderStatistics, ReadRequest, Ticket
 from uringinfer.storage.pieces import Piece, PieceQueue, own_submission
 
 Preadv = Callable[[int, list[memoryview], int], int]
@@ -67,6 +67,7 @@ class PreadvReader:
             try:
                 with self._ticket_done:
                     self._queue.promote(submission)
+                    self._work_came.notify_all()
                     while not submission.done:
                         if self._closed:
                             raise UsageError(
@@ -113,6 +114,8 @@ class PreadvReader:
             with self._work_came:
                 if self._queue.complete(number, result):
                     self._ticket_done.notify_all()
+                if piece.priority == Priority.DEMAND:  # threads that must not speculate beside it sleep
+                    self._work_came.notify_all()
 
     def _move(self, piece: Piece) -> int:
         """Bytes moved, or -errno."""
