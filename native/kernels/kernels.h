@@ -145,9 +145,9 @@ void kernels_vq_matmul(int simd, int threads, int stages, long rows, long cols, 
                        const float *scales, long tokens, const unsigned char *tables, float *out,
                        long out_stride);
 
-/* The nearest of centroids [256, 8] to each of vectors [count, 8] -> nearest [count]. */
-void kernels_vq_nearest(int simd, int threads, long count, const float *vectors, const float *centroids,
-                        const float *half_norms, unsigned char *nearest);
+/* Which centroids' sum comes near each of vectors [count, 8] -> chosen [stages, count]. */
+void kernels_vq_search(int simd, int threads, int stages, long count, const float *vectors,
+                       const float *codebook, const float *half_norms, unsigned char *chosen);
 
 /* matrix [rows, cols] -> indices. */
 void kernels_vq_encode(int simd, int threads, int stages, long rows, long cols, const float *matrix,

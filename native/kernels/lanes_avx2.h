@@ -71,6 +71,11 @@ INLINE vf vf_if_less(vf a, vf b, vf yes, vf no)
     return EACH(_mm256_blendv_ps(no.lo, yes.lo, _mm256_cmp_ps(a.lo, b.lo, _CMP_LT_OQ)),
                 _mm256_blendv_ps(no.hi, yes.hi, _mm256_cmp_ps(a.hi, b.hi, _CMP_LT_OQ)));
 }
+INLINE int vf_any_less(vf a, vf b)
+{
+    const __m256 lo = _mm256_cmp_ps(a.lo, b.lo, _CMP_LT_OQ), hi = _mm256_cmp_ps(a.hi, b.hi, _CMP_LT_OQ);
+    return _mm256_movemask_ps(_mm256_or_ps(lo, hi)) != 0;
+}
 INLINE __m256 pow2_half(__m256 n)
 {
     __m256i e = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));

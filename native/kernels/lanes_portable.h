@@ -66,6 +66,14 @@ INLINE v4f select4(v4i mask, v4f yes, v4f no) { return (v4f)(((v4i)yes & mask) |
 
 /* a < b ? yes : no in each lane. */
 INLINE vf vf_if_less(vf a, vf b, vf yes, vf no) { EACH(select4(a.q[k] < b.q[k], yes.q[k], no.q[k])); }
+/* Whether a < b in any lane. */
+INLINE int vf_any_less(vf a, vf b)
+{
+    v4i any = a.q[0] < b.q[0];
+    for (int k = 1; k < 4; k++)
+        any |= a.q[k] < b.q[k];
+    return (any[0] | any[1] | any[2] | any[3]) != 0;
+}
 /* The smaller, the larger of a and bound; a NaN in a stays. */
 INLINE vf vf_min(vf a, vf bound) { return vf_if_less(bound, a, bound, a); }
 INLINE vf vf_max(vf a, vf bound) { return vf_if_less(a, bound, bound, a); }

@@ -121,5 +121,5 @@ const struct simd_ops OPS = {
     .delta_head = delta_head,
     .vq_table = vq_table,
     .vq_look_up = vq_look_up,
-    .vq_nearest = vq_nearest,
+    .vq_search = vq_search,
 };

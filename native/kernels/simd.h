@@ -95,8 +95,8 @@ struct simd_ops {
     void (*vq_table)(const float *x, const float *turned, float inverse, int planes, unsigned char *to);
     void (*vq_look_up)(long count, long rows, const unsigned char *indices, const unsigned char *tables,
                        uint32_t *sums);
-    void (*vq_nearest)(const float *vectors, const float *centroids, const float *half_norms,
-                       unsigned char *nearest);
+    void (*vq_search)(int stages, const float *vectors, const float *codebook, const float *half_norms,
+                      unsigned char *chosen);
 };
 
 extern const struct simd_ops simd_portable;

@@ -122,20 +122,21 @@ void kernels_vq_matmul(int simd, int threads, int stages, long rows, long cols, 
             }
 }
 
-void kernels_vq_nearest(int simd, int threads, long count, const float *vectors, const float *centroids,
-                        const float *half_norms, unsigned char *nearest)
+void kernels_vq_search(int simd, int threads, int stages, long count, const float *vectors,
+                       const float *codebook, const float *half_norms, unsigned char *chosen)
 {
     const struct simd_ops *const ops = simd_ops(simd);
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (long start = 0; start < count; start += LANES) {
         const long here = smaller(LANES, count - start);
         float turned[VQ_DIMENSION * LANES] = {0};
-        unsigned char found[LANES];
+        unsigned char found[VQ_STAGES * LANES];
         for (long r = 0; r < here; r++)
             for (long j = 0; j < VQ_DIMENSION; j++)
                 turned[j * LANES + r] = vectors[(start + r) * VQ_DIMENSION + j];
-        ops->vq_nearest(turned, centroids, half_norms, found);
-        memcpy(nearest + start, found, (unsigned long)here);
+        ops->vq_search(stages, turned, codebook, half_norms, found);
+        for (long s = 0; s < stages; s++)
+            memcpy(chosen + s * count + start, found + s * LANES, (unsigned long)here);
     }
 }
 
@@ -145,20 +146,15 @@ static void encode_rows(const struct simd_ops *ops, int stages, long cols, long 
                         const float *half_norms, unsigned char *to)
 {
     for (long p = 0; p < positions_of(cols); p++) {
-        float left[VQ_DIMENSION * LANES] = {0};
-        unsigned char found[LANES];
+        float turned[VQ_DIMENSION * LANES] = {0};
+        unsigned char found[VQ_STAGES * LANES];
         for (long r = 0; r < here; r++)
             for (long j = p * VQ_DIMENSION; j < smaller(cols, (p + 1) * VQ_DIMENSION); j++)
-                left[j % VQ_DIMENSION * LANES + r] =
+                turned[j % VQ_DIMENSION * LANES + r] =
                     scales[row + r] > 0 ? matrix[(row + r) * cols + j] / scales[row + r] : 0.0f;
-        for (long s = 0; s < stages; s++) {
-            const float *const centroids = codebook + s * VQ_CENTROIDS * VQ_DIMENSION;
-            ops->vq_nearest(left, centroids, half_norms + s * VQ_CENTROIDS, found);
-            memcpy(to + (p * stages + s) * count, found, (unsigned long)here);
-            for (long r = 0; r < here; r++)
-                for (long j = 0; j < VQ_DIMENSION; j++)
-                    left[j * LANES + r] -= centroids[found[r] * VQ_DIMENSION + j];
-        }
+        ops->vq_search(stages, turned, codebook, half_norms, found);
+        for (long s = 0; s < stages; s++)
+            memcpy(to + (p * stages + s) * count, found + s * LANES, (unsigned long)here);
     }
 }
 

@@ -7,6 +7,8 @@
 enum {
     VQ_DIMENSION = 8,       /* columns in a vector */
     VQ_CENTROIDS = 256,     /* of a stage: an index is a byte */
+    VQ_STAGES = 3,          /* at most */
+    VQ_BEAM = 4,            /* sums that the search keeps from stage to stage */
     VQ_ROWS = 128,          /* rows in a block of indices */
     VQ_POSITIONS = 64,      /* vectors of a row whose partial products share a scale: a group */
     VQ_PLANES_BYTES = 768,  /* a table in three planes of bytes, */

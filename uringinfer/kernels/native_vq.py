@@ -108,21 +108,22 @@ def _checked(tables: Tables, level: int, weight: Weight, tokens: int) -> NativeT
     raise ValueError(f"these tables are not for {tokens} tokens and the codebook of this {weight.format}")
 
 
-def nearest(vectors: Floats, centroids: Floats, level: int | None = None) -> NDArray[np.uint8]:
-    """`vq_search.nearest`, on every processor that this process may use."""
-    vectors, centroids = np.ascontiguousarray(vectors), np.ascontiguousarray(centroids)
-    norms = half_norms(centroids)
-    found = np.empty(len(vectors), np.uint8)
-    lib.kernels_vq_nearest(
+def best_sums(vectors: Floats, codebook: Floats, level: int | None = None) -> Bytes:
+    """`vq_search.best_sums`, on every processor that this process may use."""
+    vectors, codebook = np.ascontiguousarray(vectors), np.ascontiguousarray(codebook)
+    norms = half_norms(codebook)
+    chosen = np.empty((len(codebook), len(vectors)), np.uint8)
+    lib.kernels_vq_search(
         _best_level() if level is None else level,
         usable_cpus(),
+        len(codebook),
         len(vectors),
         floats(vectors),
-        floats(centroids),
+        floats(codebook),
         floats(norms),
-        pointer("unsigned char[]", found),
+        pointer("unsigned char[]", chosen),
     )
-    return found
+    return chosen
 
 
 def encode_indices(
