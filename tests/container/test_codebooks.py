@@ -8,13 +8,14 @@ import pytest
 sys.path.append(str(Path(__file__).parents[1] / "packing"))
 from checkpoint_maker import make_checkpoint
 
-from uringinfer.container import Container, Manifest
+from uringinfer.container import Container
 from uringinfer.container.codebooks import (
     CODEBOOKS_NAME,
     codebook_stages,
     pack_codebooks,
     read_codebooks,
 )
+from uringinfer.container.manifest_reader import read_manifest
 from uringinfer.errors import EnvironmentError_, IntegrityError
 from uringinfer.packing.packer import pack
 
@@ -54,13 +55,13 @@ def test_a_manifest_must_list_the_file_with_the_size_that_the_formats_need(path,
     ]
     text = replace(manifest, files=tuple(files)).to_json().encode()
     with pytest.raises(IntegrityError, match=rf"codebooks\.bin of {listed or 0} bytes, 16384 by the formats"):
-        Manifest.from_json(text)
+        read_manifest(text)
 
 
 def test_a_file_that_no_format_needs_is_refused(path):
     manifest = replace(Container.open(path).manifest, segments=())
     with pytest.raises(IntegrityError, match=r"codebooks\.bin of 16384 bytes, 0 by the formats"):
-        Manifest.from_json(manifest.to_json().encode())
+        read_manifest(manifest.to_json().encode())
 
 
 def test_a_missing_file_is_named(path):

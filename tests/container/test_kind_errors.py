@@ -9,7 +9,7 @@ from container_maker import make_container
 
 from uringinfer.container import Container
 from uringinfer.container.kind_errors import KindError
-from uringinfer.container.manifest import Manifest
+from uringinfer.container.manifest_reader import load_manifest
 from uringinfer.container.summary import summarise
 from uringinfer.errors import IntegrityError
 
@@ -27,20 +27,20 @@ def directory(tmp_path):
 
 
 def test_errors_read_back_as_they_were_written(directory):
-    assert Manifest.load(directory).errors == ERRORS
+    assert load_manifest(directory).errors == ERRORS
     assert summarise(Container.open(directory)).errors == ERRORS
 
 
 def test_a_manifest_without_errors_has_none(tmp_path):
     make_container(tmp_path / "m.uring")
-    assert Manifest.load(tmp_path / "m.uring").errors == ()
+    assert load_manifest(tmp_path / "m.uring").errors == ()
 
 
 def test_a_whole_number_is_a_number(directory):
     text = json.loads((directory / "manifest.json").read_text())
     text["errors"][1] |= {"mean": 0, "worst": 1}
     write_signed(directory, text)
-    assert Manifest.load(directory).errors[1].worst == 1.0
+    assert load_manifest(directory).errors[1].worst == 1.0
 
 
 def write_signed(directory, document):
@@ -74,7 +74,7 @@ def test_a_hostile_value_is_refused_by_name(directory, key, value, message):
     document["errors"][0][key] = value
     write_signed(directory, document)
     with pytest.raises(IntegrityError) as caught:
-        Manifest.load(directory)
+        load_manifest(directory)
     assert "manifest.json: errors[0]: " in str(caught.value)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -85,4 +85,4 @@ def test_errors_that_are_no_list_are_refused(directory):
     document["errors"] = {}
     write_signed(directory, document)
     with pytest.raises(IntegrityError, match=r"errors: \{\} is not a list"):
-        Manifest.load(directory)
+        load_manifest(directory)

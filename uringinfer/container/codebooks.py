@@ -11,17 +11,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from uringinfer.container.checksum import crc32
+from uringinfer.container.manifest import Bank, Manifest, Segment
 from uringinfer.errors import EnvironmentError_, IntegrityError
 from uringinfer.kernels.formats import FORMATS
-
-if TYPE_CHECKING:
-    from uringinfer.container.manifest import Bank, Manifest, Segment
 
 Floats = NDArray[np.float32]
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from uringinfer.container.manifest import Bank, Manifest, Segment, TensorPart
+from uringinfer.container.manifest_reader import load_manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,8 @@ class Container:
 
     @classmethod
     def open(cls, path: Path | str) -> Container:
-        """Opens the directory `path`. Raises what `Manifest.load` raises."""
-        return cls(Path(path), Manifest.load(Path(path)))
+        """Opens the directory `path`. Raises what `load_manifest` raises."""
+        return cls(Path(path), load_manifest(Path(path)))
 
     @property
     def trunk_path(self) -> Path:

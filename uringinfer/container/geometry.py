@@ -10,16 +10,12 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from uringinfer.container.codebooks import check_codebooks
+from uringinfer.container.manifest import ALIGNMENT, Bank, Manifest, Segment, TensorPart
 from uringinfer.errors import EnvironmentError_, IntegrityError
 from uringinfer.kernels.formats import FORMATS
 
-if TYPE_CHECKING:
-    from uringinfer.container.manifest import Bank, Manifest, Segment, TensorPart
-
-BLOCK_ALIGN = 4096
 PART_ALIGN = 64
 
 
@@ -139,8 +135,8 @@ def _check_parts(where: str, nbytes: int, parts: tuple[TensorPart, ...]) -> None
             raise IntegrityError(f"{where}: {part.name} ends at {end}, beyond the {nbytes} bytes there")
     if not parts:
         raise IntegrityError(f"{where}: holds no tensor")
-    if nbytes % BLOCK_ALIGN or nbytes - end >= BLOCK_ALIGN:
-        raise IntegrityError(f"{where}: {nbytes} bytes are not {end} rounded up to {BLOCK_ALIGN}")
+    if nbytes % ALIGNMENT or nbytes - end >= ALIGNMENT:
+        raise IntegrityError(f"{where}: {nbytes} bytes are not {end} rounded up to {ALIGNMENT}")
 
 
 def _check_part(where: str, part: TensorPart) -> None:

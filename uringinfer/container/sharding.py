@@ -1,31 +1,22 @@
-"""Experts spread over several drives: which drive holds which record, and whether the drives are there.
+"""Experts spread over several drives: which drive holds which record.
 
 A sharded container keeps its manifest and trunk; the records of its banks lie in a directory on each drive.
-A record's drive follows from a short pattern, its place there from counting. The directories' paths are the
-only ones in a manifest that leave the container, so each must hold a marker that names this very sharding: a
-manifest alone cannot make anybody read other files.
+A record's drive follows from a short pattern, its place there from counting. What lies in those directories
+is checked by `drives`.
 """
 
 from __future__ import annotations
 
 import os
-import stat
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from uringinfer.container.fields import Fields, parse_object
-from uringinfer.errors import EnvironmentError_, IntegrityError
-from uringinfer.storage.regular import open_regular
-
-if TYPE_CHECKING:
-    from uringinfer.container.manifest import Manifest
+from uringinfer.container.fields import Fields
+from uringinfer.errors import IntegrityError
 
 MARKER_NAME = "shard.json"
 MAX_DRIVES = 64
 MAX_PATTERN = 1024
-_MAX_MARKER_BYTES = 4096
-_REMEDY = "mount the drive where it was, or pack the checkpoint again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,47 +69,6 @@ def read_sharding(value: object, where: str) -> Sharding:
     return sharding
 
 
-def check_drives(manifest: Manifest) -> None:
-    """Raises IntegrityError naming the first drive that is missing, is not this container's, or holds a bank
-    of the wrong size."""
-    sharding = manifest.sharding
-    if sharding is None:
-        return
-    for number, drive in enumerate(sharding.drives):
-        which = f"drive {number + 1} of {len(sharding.drives)}"
-        directory = Path(drive)
-        if not directory.is_dir():
-            raise IntegrityError(f"{which} is missing: {directory}", hint=_REMEDY)
-        _check_marker(directory, which, marker(sharding, number))
-        for bank in manifest.banks:
-            nbytes = sharding.count(number, bank.num_experts) * bank.record_bytes
-            _check_bank_file(directory / bank.file, nbytes)
-
-
 def marker(sharding: Sharding, drive: int) -> dict[str, Any]:
     """What the marker of one drive says."""
     return {"key": sharding.key, "drive": drive, "drives": len(sharding.drives)}
-
-
-def _check_marker(directory: Path, which: str, expected: dict[str, Any]) -> None:
-    path = directory / MARKER_NAME
-    try:
-        with open_regular(path) as file:
-            found = parse_object(file.read(_MAX_MARKER_BYTES), str(path))
-    except OSError as error:
-        raise IntegrityError(f"{which}: cannot read {path}: {os.strerror(error.errno or 0)}") from error
-    if found != expected:
-        raise IntegrityError(f"{which}: {directory} belongs to another container or sharding", hint=_REMEDY)
-
-
-def _check_bank_file(path: Path, nbytes: int) -> None:
-    try:
-        status = path.lstat()
-    except FileNotFoundError:
-        raise IntegrityError(f"{path} is missing, {nbytes} bytes by the manifest", hint=_REMEDY) from None
-    except OSError as error:
-        raise EnvironmentError_(f"cannot look at {path}: {os.strerror(error.errno or 0)}") from error
-    if not stat.S_ISREG(status.st_mode):
-        raise IntegrityError(f"{path}: not a regular file")
-    if status.st_size != nbytes:
-        raise IntegrityError(f"{path}: holds {status.st_size} bytes, {nbytes} by the manifest", hint=_REMEDY)
