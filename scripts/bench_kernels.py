@@ -30,7 +30,7 @@ from uringinfer.kernels.codebooks import fit_codebook, sample_vectors
 from uringinfer.kernels.cpus import usable_cpus
 from uringinfer.kernels.formats import Weight, encode, weight_format
 from uringinfer.kernels.native_kernels import NativeKernels, read_memory
-from uringinfer.kernels.native_vq import encode_indices
+from uringinfer.kernels.native_search import encode_indices
 from uringinfer.kernels.numpy_kernels import NumpyKernels
 from uringinfer.kernels.vq_formats import row_scales
 

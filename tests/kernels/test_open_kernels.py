@@ -84,7 +84,7 @@ def test_the_simd_level_can_be_chosen(native):
 
 def test_without_the_extension_numpy_takes_over_and_says_why(monkeypatch):
     monkeypatch.setitem(sys.modules, "uringinfer.kernels._kernels", None)
-    for name in ("native_kernels", "native_recurrent", "native_call"):
+    for name in ("native_kernels", "native_recurrent", "native_call", "native_library"):
         monkeypatch.delitem(sys.modules, f"uringinfer.kernels.{name}", raising=False)
     kernels = open_kernels()
     assert kernels.name == "numpy"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from uringinfer.kernels import codebooks, vq_search
+from uringinfer.kernels import codebooks, numpy_search, vq_search
 from uringinfer.kernels.codebooks import fit_codebook, sample_vectors
 from uringinfer.kernels.formats import Weight, decode, decode_rows, encode, weight_format
 from uringinfer.kernels.vq_formats import row_scales
@@ -88,20 +88,20 @@ def test_an_exact_sum_is_found_that_begins_with_the_fourth_nearest_centroid(begi
 def test_the_native_search_finds_what_numpy_finds_at_every_level_also_among_equals(
     native, rows, cols, stages, seed
 ):
-    from uringinfer.kernels import native_vq
+    from uringinfer.kernels import native_search
 
     level, codebook = native(1)._level, some_codebook(stages, seed)
     codebook[:, 1::2] = codebook[:, ::2]
     matrix = normal(seed, rows, cols)
     matrix[rows // 2] = 0
     scales = row_scales(matrix)
-    expected = vq_search.numpy_encode_indices(matrix, scales, codebook)
+    expected = numpy_search.encode_indices(matrix, scales, codebook)
     for threads in (1, 3):
-        found = native_vq.encode_indices(matrix, scales, codebook, level, threads)
+        found = native_search.encode_indices(matrix, scales, codebook, level, threads)
         np.testing.assert_array_equal(found, expected)
     vectors = normal(seed, rows, 8)
     np.testing.assert_array_equal(
-        native_vq.best_sums(vectors, codebook, level), vq_search.numpy_best_sums(vectors, codebook)
+        native_search.best_sums(vectors, codebook, level), numpy_search.best_sums(vectors, codebook)
     )
 
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from uringinfer.kernels.numpy_search import CENTROIDS, DIMENSION, scaled_vectors
 from uringinfer.kernels.vq_formats import row_scales
-from uringinfer.kernels.vq_search import CENTROIDS, DIMENSION, best_sums, nearest, scaled_vectors
+from uringinfer.kernels.vq_search import best_sums, nearest
 from uringinfer.kernels.weight_format import Bytes, Floats
 
 SAMPLE_VECTORS = 1 << 16

@@ -1,27 +1,17 @@
-"""What every call into the native kernels needs: the module, pointers to arrays, numbers of formats.
+"""What calls into the native kernels need to know of a packed weight: its format's number, its sections.
 
 Importing this module fails with ImportError where the extension was not built.
 """
 
 from __future__ import annotations
 
-import os
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from uringinfer.kernels.formats import Weight, weight_format
-from uringinfer.kernels.weight_format import Floats
-
-# libgomp reads this once, when it is loaded. Its default, spinning between products, loses three quarters of
-# the speed as soon as a neighbour wants a processor; measurements in docs/lessons.md.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-
-from uringinfer.kernels._kernels import ffi, lib  # isort: skip
-
-__all__ = ["ffi", "floats", "layout", "lib", "pointer", "sections", "strided_floats"]
+from uringinfer.kernels.native_library import ffi, lib
 
 _FORMATS = {
     "bf16": lib.KERNELS_BF16,
@@ -38,25 +28,6 @@ _FORMATS = {
     "q4_g32": lib.KERNELS_Q4_G32,
 }
 _LAYOUTS = {name: (number, weight_format(name).group) for name, number in _FORMATS.items()}
-
-
-def pointer(ctype: str, array: NDArray[Any] | None) -> Any:
-    """A pointer to the first element of a contiguous array, as `ctype` ("float[]"); NULL for None.
-
-    It keeps the array alive. Going through numpy's own `ctypes` would take ten times as long.
-    """
-    return ffi.NULL if array is None else ffi.from_buffer(ctype, array)
-
-
-def floats(array: Floats | None) -> Any:
-    """`pointer` for float32."""
-    return ffi.NULL if array is None else ffi.from_buffer("float[]", array)
-
-
-def strided_floats(array: Floats) -> Any:
-    """A pointer to the first element of a float32 array whose rows may be apart. The caller keeps the
-    array."""
-    return floats(array) if array.flags.c_contiguous else ffi.cast("float *", array.ctypes.data)
 
 
 def layout(weight: Weight) -> tuple[int, int]:

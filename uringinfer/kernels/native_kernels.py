@@ -17,7 +17,8 @@ from uringinfer.errors import UsageError
 from uringinfer.kernels import SharedTables, Tables, checks, native_networks, native_vq
 from uringinfer.kernels.formats import Weight, weight_format
 from uringinfer.kernels.gated_network import GatedNetwork
-from uringinfer.kernels.native_call import floats, layout, lib, pointer, sections, strided_floats
+from uringinfer.kernels.native_call import layout, sections
+from uringinfer.kernels.native_library import floats, lib, pointer, strided_floats
 from uringinfer.kernels.native_recurrent import NativeRecurrent
 from uringinfer.kernels.native_vq import NativeTables
 from uringinfer.kernels.vq_networks import by_tables

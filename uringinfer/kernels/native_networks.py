@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from uringinfer.kernels.gated_network import GatedNetwork
-from uringinfer.kernels.native_call import ffi, floats, layout, lib, sections
+from uringinfer.kernels.native_call import layout, sections
+from uringinfer.kernels.native_library import ffi, floats, lib
 from uringinfer.kernels.weight_format import Floats
 
 

@@ -11,7 +11,8 @@ import numpy as np
 from uringinfer.kernels import recurrent_checks as checks
 from uringinfer.kernels.checks import dense
 from uringinfer.kernels.formats import Weight, decode
-from uringinfer.kernels.native_call import ffi, floats, layout, lib, sections
+from uringinfer.kernels.native_call import layout, sections
+from uringinfer.kernels.native_library import ffi, floats, lib
 from uringinfer.kernels.weight_format import Floats
 
 

@@ -1,4 +1,4 @@
-"""Vector quantisation through the native kernels: tables, products, and the encoder's search."""
+"""Products of vector-quantised matrices through the native kernels, and their tables."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import os
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from uringinfer.kernels import Tables
-from uringinfer.kernels.cpus import usable_cpus
 from uringinfer.kernels.formats import Weight, weight_format, weight_sections
-from uringinfer.kernels.native_call import floats, lib, pointer, strided_floats
-from uringinfer.kernels.vq_search import CENTROIDS, DIMENSION, half_norms
+from uringinfer.kernels.native_library import floats, lib, pointer, strided_floats
+from uringinfer.kernels.numpy_search import CENTROIDS, DIMENSION
 from uringinfer.kernels.weight_format import Bytes, Floats
 
 TABLES_AT_ONCE = 8 << 20
@@ -106,54 +104,3 @@ def _checked(tables: Tables, level: int, weight: Weight, tokens: int) -> NativeT
         if found == (level, tokens, weight.cols) and tables.codebook is weight.codebook:
             return tables
     raise ValueError(f"these tables are not for {tokens} tokens and the codebook of this {weight.format}")
-
-
-def best_sums(vectors: Floats, codebook: Floats, level: int | None = None) -> Bytes:
-    """`vq_search.best_sums`, on every processor that this process may use."""
-    vectors, codebook = np.ascontiguousarray(vectors), np.ascontiguousarray(codebook)
-    norms = half_norms(codebook)
-    chosen = np.empty((len(codebook), len(vectors)), np.uint8)
-    lib.kernels_vq_search(
-        _best_level() if level is None else level,
-        usable_cpus(),
-        len(codebook),
-        len(vectors),
-        floats(vectors),
-        floats(codebook),
-        floats(norms),
-        pointer("unsigned char[]", chosen),
-    )
-    return chosen
-
-
-def encode_indices(
-    matrix: Floats,
-    scales: NDArray[np.float16],
-    codebook: Floats,
-    level: int | None = None,
-    threads: int = 1,
-) -> Bytes:
-    """`vq_search.encode_indices`. One thread: who packs runs several of these at once."""
-    rows, cols = matrix.shape
-    matrix, factors = np.ascontiguousarray(matrix), scales.astype(np.float32)
-    codebook = np.ascontiguousarray(codebook)
-    norms = half_norms(codebook)
-    indices = np.empty(rows * -(-cols // DIMENSION) * len(codebook), np.uint8)
-    lib.kernels_vq_encode(
-        _best_level() if level is None else level,
-        threads,
-        len(codebook),
-        rows,
-        cols,
-        floats(matrix),
-        floats(factors),
-        floats(codebook),
-        floats(norms),
-        pointer("unsigned char[]", indices),
-    )
-    return indices
-
-
-def _best_level() -> int:
-    levels: tuple[int, ...] = (lib.KERNELS_AVX512, lib.KERNELS_AVX2, lib.KERNELS_PORTABLE)
-    return next(level for level in levels if lib.kernels_simd_supported(level))

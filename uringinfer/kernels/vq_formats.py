@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uringinfer.kernels.group_formats import as_scale
-from uringinfer.kernels.vq_search import BLOCK_ROWS, CENTROIDS, DIMENSION, encode_indices
+from uringinfer.kernels.numpy_search import BLOCK_ROWS, CENTROIDS, DIMENSION
+from uringinfer.kernels.vq_search import encode_indices
 from uringinfer.kernels.weight_format import Bytes, Floats, RowIndex, WeightFormat, finite
 
 

@@ -1,10 +1,6 @@
 """The search behind vector quantisation: sums of centroids near given vectors, and whole matrices of them.
 
-To try all sums would take too long, and to take the nearest centroid stage after stage loses what a farther
-one would have made possible: after each stage the `BEAM` nearest sums go on, after the last the nearest.
-
-Written here in numpy, in an order of operations that the native search keeps: both find the same, bit for
-bit, at every SIMD level. The native one is a hundred times faster and is used where it is built.
+Natively where that is built, else in numpy; both find the same. `numpy_search` says how.
 """
 
 from __future__ import annotations
@@ -15,36 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uringinfer.environment import native_enabled
-from uringinfer.kernels.weight_format import Bytes, Floats, in_groups
-
-DIMENSION = 8
-CENTROIDS = 256
-BLOCK_ROWS = 128
-BEAM = 4
-"""Sums that go on from stage to stage. The native search has the same number."""
-
-_VECTORS_AT_ONCE = 1 << 10
-
-
-def half_norms(centroids: Floats) -> Floats:
-    """Half of each centroid's squared length: [..., 8] -> [...], dimension after dimension."""
-    total = np.zeros(centroids.shape[:-1], np.float32)
-    for j in range(DIMENSION):
-        total += centroids[..., j] * centroids[..., j]
-    return total * np.float32(0.5)
-
-
-def scaled_vectors(matrix: Floats, scales: NDArray[np.float16]) -> Floats:
-    """[rows, cols] -> [rows, ceil(cols / 8), 8]: every row divided by its scale; a row of scale 0 is zero."""
-    divisor = np.where(scales > 0, scales, np.float16(1)).astype(np.float32)
-    return in_groups(np.where(scales[:, None] > 0, matrix / divisor[:, None], np.float32(0)), DIMENSION)
+from uringinfer.kernels import numpy_search
+from uringinfer.kernels.weight_format import Bytes, Floats
 
 
 def best_sums(vectors: Floats, codebook: Floats) -> Bytes:
     """Which centroid of each stage of the codebook [stages, 256, 8] is in the sum for each of vectors [n, 8]
     -> [stages, n]."""
-    native = _native()
-    found: Bytes = (numpy_best_sums if native is None else native.best_sums)(vectors, codebook)
+    found: Bytes = _implementation().best_sums(vectors, codebook)
     return found
 
 
@@ -57,70 +31,16 @@ def nearest(vectors: Floats, centroids: Floats) -> Bytes:
 def encode_indices(matrix: Floats, scales: NDArray[np.float16], codebook: Floats) -> Bytes:
     """The indices of float32 [rows, cols] as they lie in a packed matrix (`vq_formats`): those of
     `best_sums` for its scaled vectors."""
-    native = _native()
-    chosen = numpy_encode_indices if native is None else native.encode_indices
-    indices: Bytes = chosen(matrix, scales, codebook)
+    indices: Bytes = _implementation().encode_indices(matrix, scales, codebook)
     return indices
 
 
-def numpy_best_sums(vectors: Floats, codebook: Floats) -> Bytes:
-    """`best_sums` in numpy."""
-    norms = half_norms(codebook)
-    found = np.empty((len(codebook), len(vectors)), np.uint8)
-    for start in range(0, len(vectors), _VECTORS_AT_ONCE):
-        some = vectors[start : start + _VECTORS_AT_ONCE]
-        found[:, start : start + len(some)] = _search(some, codebook, norms)
-    return found
-
-
-def _search(vectors: Floats, codebook: Floats, norms: Floats) -> Bytes:
-    """`best_sums`. A sum's score is half the square of what it leaves of the vector, less half the vector's
-    own."""
-    rows = np.arange(len(vectors))[:, None]
-    left, scores = vectors[:, None], np.zeros((len(vectors), 1), np.float32)
-    chosen = np.zeros((len(codebook), len(vectors), 1), np.uint8)
-    for stage, centroids in enumerate(codebook):
-        longer = scores[:, :, None] + norms[stage]
-        for j in range(DIMENSION):
-            longer -= left[:, :, j, None] * centroids[:, j]
-        kept = BEAM if stage < len(codebook) - 1 else 1
-        numbers, scores = _lowest(longer.reshape(len(vectors), -1), kept)
-        sums, centroid = np.divmod(numbers, CENTROIDS)
-        chosen = chosen[:, rows, sums]
-        chosen[stage] = centroid
-        left = left[rows, sums] - centroids[centroid]
-    return chosen[:, :, 0]
-
-
-def _lowest(scores: Floats, count: int) -> tuple[NDArray[np.int64], Floats]:
-    """Where the `count` lowest of each row of [n, k] are, in order, the first of equals first, and what they
-    are: [n, count] both. Overwrites them."""
-    numbers = np.empty((len(scores), count), np.int64)
-    values = np.empty((len(scores), count), np.float32)
-    rows = np.arange(len(scores))
-    for i in range(count):
-        numbers[:, i] = scores.argmin(axis=1)
-        values[:, i] = scores[rows, numbers[:, i]]
-        scores[rows, numbers[:, i]] = np.inf
-    return numbers, values
-
-
-def numpy_encode_indices(matrix: Floats, scales: NDArray[np.float16], codebook: Floats) -> Bytes:
-    """`encode_indices` in numpy."""
-    vectors = scaled_vectors(matrix, scales)
-    rows, positions, _ = vectors.shape
-    found = numpy_best_sums(vectors.reshape(-1, DIMENSION), codebook)
-    stages = found.reshape(len(codebook), rows, positions)
-    blocks = [stages[:, start : start + BLOCK_ROWS] for start in range(0, rows, BLOCK_ROWS)]
-    return np.concatenate([block.transpose(2, 0, 1).reshape(-1) for block in blocks])
-
-
-def _native() -> ModuleType | None:
-    """The native search, if it is built and may be used."""
+def _implementation() -> ModuleType:
+    """The native search, if it is built and may be used, or numpy's."""
     if not native_enabled():
-        return None
+        return numpy_search
     try:
-        from uringinfer.kernels import native_vq  # late: it needs what is built from this module
+        from uringinfer.kernels import native_search  # late: it may not be built
     except ImportError:
-        return None
-    return native_vq
+        return numpy_search
+    return native_search

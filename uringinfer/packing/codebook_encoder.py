@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from uringinfer.kernels.codebooks import SAMPLE_VECTORS, fit_codebook, sample_vectors
 from uringinfer.kernels.formats import WeightFormat
-from uringinfer.kernels.vq_search import DIMENSION
+from uringinfer.kernels.numpy_search import DIMENSION
 from uringinfer.kernels.weight_format import Floats
 from uringinfer.packing.source import Bytes
 
