@@ -181,6 +181,8 @@ def test_wrong_sampling_is_told_before_anything_is_loaded(monkeypatch, capsys, t
             for option in ("--logits-out", "--save-session", "--trace", "--report")
             for path, problem in (("missing/file", "No such file or directory"), ("..", "Is a directory"))
         ),
+        # a session is renamed into its place: the device would be gone
+        (["--ids", "1", "--save-session", "/dev/full"], 3, "cannot write /dev/full: it is no regular file"),
     ],
 )
 def test_what_is_wrong_with_a_run_is_told_before_it_is_loaded(

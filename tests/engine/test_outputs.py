@@ -15,6 +15,21 @@ def test_a_new_file_and_an_old_one_pass_and_are_left_alone(tmp_path):
     assert (tmp_path / "old").read_text() == "kept"
 
 
+def test_only_a_regular_file_is_replaced_in_one_step(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    for path in (tmp_path / "pipe", tmp_path / "link", "/dev/full"):
+        check_writable(path)
+        with pytest.raises(EnvironmentError_, match=f"cannot write {path}: it is no regular file"):
+            check_writable(path, in_one_step=True)
+
+
+def test_the_directory_that_a_link_leads_to_must_take_the_file(tmp_path):
+    (tmp_path / "link").symlink_to("missing/file")
+    with pytest.raises(EnvironmentError_, match="link: No such file or directory"):
+        check_writable(tmp_path / "link", in_one_step=True)
+
+
 @pytest.mark.parametrize(
     ("name", "problem"),
     [("no/file", "No such file or directory"), ("old/file", "Not a directory"), (".", "Is a directory")],

@@ -203,3 +203,23 @@ def test_a_pipe_is_no_session_and_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "s")
     with pytest.raises(IntegrityError, match="s: is no regular file"):
         read_header(tmp_path / "s")
+
+
+def test_a_link_stays_one_and_what_it_leads_to_is_replaced(tmp_path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to("there/s")
+    for _ in range(2):  # first where the link leads to nothing
+        write_session(tmp_path / "link", HEADER, {})
+        assert (tmp_path / "link").is_symlink()
+        assert read_header(tmp_path / "there" / "s") == HEADER
+    assert [path.name for path in (tmp_path / "there").iterdir()] == ["s"]
+
+
+def test_what_is_no_regular_file_is_refused_and_stays(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "loop").symlink_to("loop")
+    for name in ("pipe", "loop"):
+        with pytest.raises(EnvironmentError_, match=f"{name}: it is no regular file"):
+            write_session(tmp_path / name, HEADER, {})
+    assert (tmp_path / "pipe").is_fifo() and (tmp_path / "loop").is_symlink()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["loop", "pipe"]

@@ -294,6 +294,18 @@ def test_a_rate_is_kept_for_its_drive_and_found_by_any_path_on_it(tmp_path: Path
     )
 
 
+def test_saving_replaces_no_pipe_and_leaves_a_link_one(tmp_path: Path) -> None:
+    report = ProbeReport(replace(CONDITIONS, device=Device("x", None, None, None, "S1")), None, (row(),))
+    os.mkfifo(tmp_path / "drives.json")
+    with pytest.raises(EnvironmentError_, match="it is no regular file"):
+        save_rate(report, tmp_path)
+    (tmp_path / "drives.json").unlink()
+    (tmp_path / "drives.json").symlink_to("there/drives.json")
+    save_rate(report, tmp_path)
+    assert (tmp_path / "drives.json").is_symlink()
+    assert "S1" in (tmp_path / "there" / "drives.json").read_text()
+
+
 def test_saving_keeps_other_drives(tmp_path: Path) -> None:
     for name in ("S1", "S2"):
         device = Device("x", None, None, None, name)

@@ -86,6 +86,18 @@ def test_a_pipe_is_left_out_with_a_note_without_waiting_for_its_writer(tmp_path)
     assert usage is None and "is no regular file" in note
 
 
+def test_a_pipe_is_not_replaced_and_a_link_stays_one(tmp_path):
+    os.mkfifo(tmp_path / FILE_NAME)
+    with pytest.raises(EnvironmentError_, match=r"usage\.json: it is no regular file"):
+        write_usage(tmp_path, "abc", counted())
+    assert (tmp_path / FILE_NAME).is_fifo()
+    (tmp_path / FILE_NAME).unlink()
+    (tmp_path / FILE_NAME).symlink_to("elsewhere")
+    write_usage(tmp_path, "abc", counted())
+    assert (tmp_path / FILE_NAME).is_symlink()
+    assert read_usage(tmp_path, "abc", LAYERS, 4)[0] is not None
+
+
 def test_a_directory_that_cannot_be_written_is_named(tmp_path):
     with pytest.raises(EnvironmentError_, match=r"usage\.json: No such file"):
         write_usage(tmp_path / "missing", "abc", counted())

@@ -7,16 +7,19 @@ import os
 from pathlib import Path
 
 from uringinfer.errors import EnvironmentError_
+from uringinfer.storage.regular import replaceable
 
 
 def check_writable(path: Path | str, *, in_one_step: bool = False) -> None:
     """Raises EnvironmentError_ if it can be seen already that the file `path` cannot be written.
 
     `in_one_step`: it is written beside its place and renamed, so the directory must take a new file even
-    where `path` exists. Nothing is created or changed.
+    where `path` exists, and a device or a pipe would be done away with. Nothing is created or changed.
     """
     path = Path(path)
     problem = _problem(path, in_one_step=in_one_step)
+    if problem is None and in_one_step:
+        problem = _problem(replaceable(path), in_one_step=True)
     if problem is not None:
         raise EnvironmentError_(f"cannot write {path}: {os.strerror(problem)}", hint="choose another file")
 

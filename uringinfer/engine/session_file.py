@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from uringinfer.container.checksum import crc32
 from uringinfer.container.fields import MAX_INTEGER, Fields, parse_object
 from uringinfer.errors import EnvironmentError_, IntegrityError, UsageError
-from uringinfer.storage.regular import open_regular
+from uringinfer.storage.regular import open_regular, replaceable
 
 MAGIC = b"uringses"
 VERSION = 1
@@ -67,11 +67,12 @@ class SessionHeader:
 
 
 def write_session(path: Path, header: SessionHeader, arrays: Arrays) -> None:
-    """Writes `path` in one step; an older file of this name is replaced.
+    """Writes `path`, or what a link there leads to, in one step; an older file is replaced.
 
     Raises EnvironmentError_ if it cannot be written; then the older file is as it was.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    place = replaceable(path)
+    temporary = place.with_name(f".{place.name}.{os.getpid()}")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
@@ -79,11 +80,11 @@ def write_session(path: Path, header: SessionHeader, arrays: Arrays) -> None:
                 _write(file, header, arrays)
                 file.flush()
                 os.fsync(file.fileno())
-            temporary.replace(path)
+            temporary.replace(place)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
-        _sync_directory(path.parent)
+        _sync_directory(place.parent)
     except OSError as error:
         raise EnvironmentError_(
             f"cannot write the session {path}: {os.strerror(error.errno or 0)}", hint="choose another file"

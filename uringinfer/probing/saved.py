@@ -13,6 +13,7 @@ from uringinfer.environment import cache_directory
 from uringinfer.errors import EnvironmentError_
 from uringinfer.probing.report import ProbeReport
 from uringinfer.storage.device import find_device
+from uringinfer.storage.regular import replaceable
 
 _FILE_NAME = "drives.json"
 
@@ -36,6 +37,7 @@ def save_rate(report: ProbeReport, directory: Path | None = None) -> Path:
     if best is None or device is None:
         raise EnvironmentError_(f"nothing to save: {report.verdict}", hint="probe a directory on a drive")
     path = (directory or cache_directory()) / _FILE_NAME
+    place = replaceable(path)
     drives = _load(path)
     drives[device.key] = asdict(
         SavedRate(
@@ -46,10 +48,10 @@ def save_rate(report: ProbeReport, directory: Path | None = None) -> Path:
         )
     )
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=place.parent, delete=False) as file:
             json.dump(drives, file, indent=1)
-        Path(file.name).replace(path)
+        Path(file.name).replace(place)
     except OSError as error:
         raise EnvironmentError_(f"{path}: {error.strerror}", hint="set XDG_CACHE_HOME") from None
     return path

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from uringinfer.errors import EnvironmentError_, IntegrityError
 from uringinfer.residency.policies import ExpertKey
-from uringinfer.storage.regular import read_regular
+from uringinfer.storage.regular import read_regular, replaceable
 
 FILE_NAME = "usage.json"
 _VERSION = 1
@@ -88,13 +88,14 @@ def read_usage(
 def write_usage(directory: Path, fingerprint: str, usage: UsageCounts) -> None:
     """Writes the counts, whole or not at all. Raises EnvironmentError_ if `directory` cannot be written."""
     path = directory / FILE_NAME
-    temporary = path.with_name(f"{FILE_NAME}.{os.getpid()}.tmp")
+    place = replaceable(path)
+    temporary = place.with_name(f"{place.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("w", encoding="utf-8") as file:
             file.write(usage.to_json(fingerprint))
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(path)
+        temporary.replace(place)
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise EnvironmentError_(

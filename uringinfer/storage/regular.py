@@ -1,4 +1,5 @@
-"""Opens files, whatever lies under their names: a pipe in the place of a model's file must not stop a run."""
+"""Opens and replaces files, whatever lies under their names: a pipe in the place of a model's file must not
+stop a run, and a device in the place of an output must outlive it."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import stat
 from io import BufferedReader
 from pathlib import Path
 
-from uringinfer.errors import IntegrityError
+from uringinfer.errors import EnvironmentError_, IntegrityError
 
 
 def open_regular(path: Path) -> BufferedReader:
@@ -34,6 +35,21 @@ def read_regular(path: Path) -> bytes:
     """All bytes of the regular file `path`. Raises as `open_regular` does."""
     with open_regular(path) as file:
         return file.read()
+
+
+def replaceable(path: Path) -> Path:
+    """Where a new file that takes the place of `path` in one step has to be renamed to: `path` itself, or
+    what a link there leads to, so that the link stays one.
+
+    Renaming would do away with whatever has the name. Raises EnvironmentError_ for anything but a regular
+    file or nothing at all.
+    """
+    place = Path(os.path.realpath(path))
+    if os.path.lexists(place) and not place.is_file():
+        raise EnvironmentError_(
+            f"cannot write {path}: it is no regular file, and would be replaced", hint="choose another file"
+        )
+    return place
 
 
 def _irregular(path: Path) -> IntegrityError:
