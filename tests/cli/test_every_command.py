@@ -2,6 +2,7 @@
 
 import errno
 import importlib
+import os
 import re
 import subprocess
 import sys
@@ -102,6 +103,18 @@ def test_an_interrupt_is_exit_code_130(command_line, monkeypatch, name):
     result = command_line(name, *arguments)
     assert result.code == 130
     assert result.stderr.endswith("uringinfer: interrupted\n")
+
+
+@pytest.mark.parametrize("arguments", [["-h"], ["--version"], ["info", "-h"], ["completion", "bash"]])
+def test_a_reader_that_went_away_is_exit_code_141_and_silence(arguments):
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        command = [sys.executable, "-m", "uringinfer", *arguments]
+        result = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    finally:
+        os.close(writer)
+    assert (result.returncode, result.stderr) == (141, "")
 
 
 def test_the_program_lists_every_command_in_a_line_of_its_own(command_line, monkeypatch):

@@ -36,6 +36,10 @@ COMMANDS = {
 }
 
 
+class _ReaderGone(Exception):
+    """A closed pipe, under a name that click does not know: click exits with 1 at a BrokenPipeError."""
+
+
 class LazyGroup(click.Group):
     """A group whose commands live in modules that are imported on demand; each has a `command`."""
 
@@ -47,6 +51,21 @@ class LazyGroup(click.Group):
             return None
         command: Any = importlib.import_module(COMMANDS[cmd_name]).command
         return command  # type: ignore[no-any-return]
+
+    def make_context(self, *args: Any, **options: Any) -> click.Context:
+        try:
+            return super().make_context(*args, **options)  # prints the help and the version
+        except BrokenPipeError as error:
+            raise _ReaderGone from error
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            result = super().invoke(ctx)
+            if sys.stdout is not None:  # None where the shell closed it
+                sys.stdout.flush()  # else the buffer would meet the closed pipe in an exit handler
+        except BrokenPipeError as error:
+            raise _ReaderGone from error
+        return result
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Lists the commands by what their modules' docstrings say, without importing them."""
@@ -117,7 +136,7 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt):
         click.echo("uringinfer: interrupted", err=True)
         code = 130
-    except BrokenPipeError:
+    except (_ReaderGone, BrokenPipeError):
         # our reader went away: end quietly, and keep the exit handlers from writing to it again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 141
