@@ -116,5 +116,32 @@ def test_a_packed_tensor_is_converted_from_its_own_values(tmp_path):
     assert got.shape == (HIDDEN, HIDDEN)
     assert 0.05 < np.linalg.norm(got - values) / np.linalg.norm(values) < 0.14
     assert {e.origin for e in report.errors if e.kind == "self_attn.q_proj"} == {"q8_g32", "f32"}
+    head = "lm_head: q8_g32 instead of q4, quantised already; --tensor 'lm_head=q4' insists"
+    assert head in report.notes
     # a head that is quantised already is not quantised again for its own sake
     assert container.tensors["lm_head"][0].part.format == "q8_g32"
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_notes_tell_what_becomes_of_quantised_tensors_and_not_what_they_are(tmp_path, dry_run):
+    kinds = {QUERY: Kind.Q8_0, DOWN: Kind.Q4_1, "lm_head.weight": Kind.Q8_0}
+    path = make_gguf(tmp_path / "m.gguf", weights(), kinds=kinds)
+
+    def notes(**options):
+        report = pack(path, tmp_path / "m.uring", dry_run=dry_run, force=True, **options)
+        return [note.split(" (")[0] for note in report.notes if "quantised" in note]
+
+    kept, decoded = "quantised tensors are kept packed, bit for bit:", "quantised tensors are decoded to"
+    twice = "would be quantised twice:" if dry_run else "quantised twice:"
+    assert notes() == [f"{kept} 2 of Q8_0 as q8_g32", f"{decoded} bf16: 1 of Q4_1"]
+    stays = "lm_head: q8_g32 instead of q8, quantised already; --tensor 'lm_head=q8' insists"
+    both = {f"{twice} 1 of q8_g32", f"{twice} 1 of Q4_1"}
+    first, second, *others = notes(trunk="q8")
+    assert [first, second] == [f"{kept} 1 of Q8_0 as q8_g32", stays]
+    assert set(others) == both
+    assert notes(tensors=[("lm_head", "q8")])[:2] == [
+        f"{kept} 1 of Q8_0 as q8_g32",
+        f"{decoded} bf16: 1 of Q4_1",
+    ]
+    # floats are no second quantisation, so they are for every tensor that asks for them
+    assert notes(trunk="f32") == [f"{decoded} f32: 2 of Q8_0, 1 of Q4_1"]

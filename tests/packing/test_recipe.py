@@ -17,6 +17,7 @@ MATRIX = (64, 128)
         ("expert", MATRIX, "bf16", "mxfp4"),
         ("table", MATRIX, "bf16", "q8"),
         ("table", MATRIX, "fp8", "fp8"),
+        ("table", MATRIX, "q8_g32", "q8_g32"),
     ],
 )
 def test_matrices_change_and_the_rest_is_not_touched(role, shape, kept, expected):
@@ -57,6 +58,14 @@ def test_the_last_rule_that_matches_the_whole_name_decides_for_whatever_it_names
     assert recipe.choose("layers.0.up", "trunk", MATRIX, "bf16") == "bf16"
     assert recipe.choose("norm", "exact", (64,), "f32") == "bf16"
     assert recipe.choose("the.norm", "exact", (64,), "f32") == "f32"
+
+
+def test_a_table_of_eight_bits_already_is_only_converted_by_name_or_to_floats():
+    named = Recipe("q8", tensors=(("lm_head", "q8"),))
+    assert Recipe("q8").choose("lm_head", "table", MATRIX, "q8_g32") == "q8_g32"
+    assert named.choose("lm_head", "table", MATRIX, "q8_g32") == "q8"
+    assert Recipe("bf16").choose("lm_head", "table", MATRIX, "q8_g32") == "bf16"
+    assert Recipe("q8").choose("lm_head", "table", MATRIX, "q4_g32") == "q8"
 
 
 def test_a_rule_that_names_a_table_may_go_below_eight_bits():
@@ -101,6 +110,12 @@ def test_rules_are_cut_at_the_last_equals_sign():
 def test_tables_that_did_not_get_the_format_of_the_trunk_are_told():
     tables = {"embed_tokens": "q8", "lm_head": "q8"}
     (note,) = Recipe("mxfp4").table_notes(tables)
-    assert note.startswith("embed_tokens and lm_head: q8 instead of mxfp4")
+    assert note.startswith(
+        "embed_tokens and lm_head: q8 instead of mxfp4, which has less than 8 bits; --tensor"
+    )
+    (note,) = Recipe("fp8").table_notes(tables)
+    assert "instead of fp8, which has no single rows;" in note
+    (note,) = Recipe("q4").table_notes({"lm_head": "q4_g32"}, {"lm_head"})
+    assert note.startswith("lm_head: q4_g32 instead of q4, quantised already;")
     assert Recipe("q8").table_notes(tables) == Recipe().table_notes(tables) == ()
     assert Recipe("mxfp4", tensors=((".*", "q8"),)).table_notes(tables) == ()

@@ -38,6 +38,8 @@ class PlannedBank:
     chosen: tuple[ExpertSource, ...]
     encoders: Mapping[str, Encoder]
     origins: Mapping[str, str]
+    given: frozenset[tuple[str, str]]
+    """The names of the source's tensors that it takes, and the format that each gets."""
 
     @property
     def tensor_names(self) -> list[str]:
@@ -100,11 +102,13 @@ def plan_bank(
     encoders: dict[str, Encoder] = {}
     origins: dict[str, str] = {}
     used: set[str] = set()
+    given: set[tuple[str, str]] = set()
     end = 0
     for part, where in zip(layer.parts, chosen, strict=True):
         kept, tensors = _check_experts(layer, part, where, source)
         used |= tensors
         form = _choose_format(recipe, layer, part, kept)
+        given.update((name, form) for name in tensors)
         if form != kept:
             encoders[part.name] = _encoder(form, layer, part, where, source)
             origins[part.name] = source.tensors[_names(where, 0)[0]].decoded_from or kept
@@ -123,7 +127,7 @@ def plan_bank(
         parts=tuple(parts),
         crc32=(0,) * layer.count,
     )
-    return PlannedBank(bank, layer, chosen, encoders, origins), used
+    return PlannedBank(bank, layer, chosen, encoders, origins, frozenset(given)), used
 
 
 def _encoder(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -57,7 +56,6 @@ class GgufSource:
             self._metadata, shapes, self._rotary_factors(header.tensors.get(ROTARY_FACTORS))
         )
         self._auxiliary, self.notes = tokenizer_files(self._metadata)
-        self.notes += _quantised_notes(self._places)
         self.identity: dict[str, Any] = {
             "kind": "gguf",
             "name": header.path.name,
@@ -189,20 +187,3 @@ def _source_tensors(name: str, place: GgufTensor) -> tuple[SourceTensor, ...]:
     if packed is None:
         return (SourceTensor(name, "BF16", place.shape, decoded_from=place.type.name),)
     return packed.tensors(name, place.shape)
-
-
-def _quantised_notes(places: Mapping[str, GgufTensor]) -> list[str]:
-    """What stays packed and what is decoded, by type of the file."""
-    quantised = [place for place in places.values() if place.type not in _KEPT]
-    packed = Counter(place.type.name for place in quantised if _packed_type(place))
-    decoded = Counter(place.type.name for place in quantised if not _packed_type(place))
-    notes = []
-    if packed:
-        kinds = ", ".join(
-            f"{count} of {name} as {PACKED[name].format}" for name, count in packed.most_common()
-        )
-        notes.append(f"quantised tensors are kept packed, bit for bit: {kinds}")
-    if decoded:
-        kinds = ", ".join(f"{count} of {name}" for name, count in decoded.most_common())
-        notes.append(f"quantised tensors are decoded to bf16: {kinds}")
-    return notes

@@ -11,11 +11,13 @@ the container it holds weights 2 j and 2 j + 1. No bit of a code or scale change
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from uringinfer.packing.recipe import FLOATS
 from uringinfer.packing.source import Bytes, SourceTensor
 
 BLOCK = 32
@@ -65,3 +67,18 @@ PACKED = {
     "MXFP4": PackedType("mxfp4", "F4", "F8_E8M0", 1),
 }
 """By GGUF's name. F4 says no more than that a code has four bits."""
+
+_TYPES = {packed.format: name for name, packed in PACKED.items()}
+
+
+def quantised_notes(formats: Mapping[tuple[str, str], int]) -> list[str]:
+    """What stays packed and what becomes floats, by GGUF's type: of `Layout.quantised`. What is quantised
+    again is not told here, since that has a cost of its own to tell (`error_report`)."""
+    kinds: dict[str, list[str]] = {}
+    for (origin, form), count in sorted(formats.items(), key=lambda item: -item[1]):
+        kind = f"{count} of {_TYPES.get(origin, origin)}"
+        if origin == form:
+            kinds.setdefault("kept packed, bit for bit", []).append(f"{kind} as {form}")
+        elif form in FLOATS:
+            kinds.setdefault(f"decoded to {form}", []).append(kind)
+    return [f"quantised tensors are {what}: {', '.join(kinds[what])}" for what in sorted(kinds, reverse=True)]

@@ -63,6 +63,9 @@ class Layout:
     """What a person should know about the formats that were chosen."""
     conversions: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """How many tensors change from one format (or GGUF type) to another; an expert's count one by one."""
+    quantised: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """How many tensors that were quantised in the source (as this type, or as codes of this format)
+    get which format."""
     codebooks: tuple[CodebookEncoder, ...] = ()
     """Where each codebook comes from, in the order of codebooks.bin."""
 
@@ -134,8 +137,18 @@ def make_layout(
     learning = {encoder.name: encoder for encoder in encoders if isinstance(encoder, CodebookEncoder)}
     codebooks = [learning[name] for name in codebook_stages(manifest.segments, manifest.banks)]
     tables = {tensor.spec.name: tensor.matrix.format for tensor in trunk if tensor.role == "table"}
-    notes = recipe.table_notes(tables)
-    return Layout(manifest, tuple(blocks), segment_bytes, notes, conversions, tuple(codebooks))
+    unchanged = {tensor.spec.name for tensor in trunk if isinstance(tensor.matrix, Matrix)}
+    notes = recipe.table_notes(tables, unchanged)
+    given = {(name, tensor.matrix.format) for tensor in trunk for name in tensor.sources}
+    quantised = _count_quantised(source, given.union(*(bank.given for bank, _ in planned)))
+    return Layout(manifest, tuple(blocks), segment_bytes, notes, conversions, quantised, tuple(codebooks))
+
+
+def _count_quantised(source: TensorSource, given: set[tuple[str, str]]) -> Mapping[tuple[str, str], int]:
+    """See `Layout.quantised`; `given` are names of the source's tensors, and the formats that they get."""
+    origins = ((source.tensors[name], form) for name, form in given)
+    kinds = ((tensor.decoded_from or tensor.packed_as, form) for tensor, form in origins)
+    return Counter((origin, form) for origin, form in kinds if origin is not None)
 
 
 def cut_trunk(model: Model, source: TensorSource, segment: SegmentSize) -> tuple[Segment, ...]:

@@ -28,6 +28,7 @@ from uringinfer.models import model_from_config
 from uringinfer.models.base import Model
 from uringinfer.packing.conversion import squares_of
 from uringinfer.packing.error_report import coming_notes, requantising_notes, summarise_errors
+from uringinfer.packing.gguf_packed import quantised_notes
 from uringinfer.packing.journal import Finished
 from uringinfer.packing.layout import Block, Layout, SegmentSize, make_layout
 from uringinfer.packing.parts import LayerRange, blocks_of_layers
@@ -184,7 +185,13 @@ def _report(
         seconds=time.monotonic() - start,
         dry_run=job is None,
         complete=complete,
-        notes=(*source.notes, *layout.notes, *requantising_notes(layout.manifest.errors), *notes),
+        notes=(
+            *source.notes,
+            *quantised_notes(layout.quantised),
+            *layout.notes,
+            *requantising_notes(layout.manifest.errors),
+            *notes,
+        ),
         formats=bytes_by_format(layout.manifest),
         errors=layout.manifest.errors,
         manifest=layout.manifest,

@@ -7,7 +7,7 @@ Routers, norms, biases and other small tensors keep what the checkpoint has; emb
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -66,25 +66,33 @@ class Recipe:
         wanted = self.experts if role == "expert" else self.trunk
         if wanted == KEEP or role == "exact" or not can_hold(wanted, shape) or min(shape) == 1:
             return kept
+        if role == "table" and wanted not in FLOATS and kept not in FLOATS and _serves_as_table(kept):
+            return kept  # quantised once is better than twice, and it has its 8 bits already
         falls_short = role == "table" and not _serves_as_table(wanted)
         if falls_short or (role == "heads" and weight_format(wanted).stages):
             return TABLE_FORMAT if kept in FLOATS else kept
         return wanted
 
-    def table_notes(self, tables: Mapping[str, str]) -> tuple[str, ...]:
-        """What to say of `tables`, embedding and head by name, and the formats they got."""
+    def table_notes(self, tables: Mapping[str, str], unchanged: Collection[str] = ()) -> tuple[str, ...]:
+        """What to say of `tables`, embedding and head by name, and the formats they got; those in `unchanged`
+        had them before."""
         fallen = [
             name
             for name, form in tables.items()
             if self.trunk not in (KEEP, form) and not self._rule(name) and form not in FLOATS
         ]
-        if not fallen:
-            return ()
-        formats = " and ".join(dict.fromkeys(tables[name] for name in fallen))
-        return (
-            f"{' and '.join(fallen)}: {formats} instead of {self.trunk}, which has less than 8 bits or no"
-            f" single rows; --tensor '{fallen[0]}={self.trunk}' insists",
-        )
+        notes = []
+        for stays in (False, True):
+            names = [name for name in fallen if (name in unchanged) == stays]
+            if not names:
+                continue
+            formats = " and ".join(dict.fromkeys(tables[name] for name in names))
+            why = "quantised already" if stays else f"which {_shortcoming(self.trunk)}"
+            notes.append(
+                f"{' and '.join(names)}: {formats} instead of {self.trunk}, {why};"
+                f" --tensor '{names[0]}={self.trunk}' insists"
+            )
+        return tuple(notes)
 
     def _rule(self, name: str) -> str | None:
         """The format that the last matching rule gives to the tensor `name`; None if no rule does."""
@@ -108,8 +116,15 @@ def can_hold(name: str, shape: Sequence[int]) -> bool:
 
 def _serves_as_table(name: str) -> bool:
     """Whether rows can be looked up in the format one at a time, and have 8 bits or more."""
+    return _shortcoming(name) is None
+
+
+def _shortcoming(name: str) -> str | None:
+    """Why the format is not one for embedding and head; None if it is."""
     form = weight_format(name)
-    return form.bits_per_weight >= TABLE_BITS and form.row_granularity == 1
+    if form.bits_per_weight < TABLE_BITS:
+        return f"has less than {TABLE_BITS} bits"
+    return None if form.row_granularity == 1 else "has no single rows"
 
 
 def with_stages(names: Sequence[str], stages: int | None) -> list[str]:
