@@ -233,3 +233,19 @@ def test_a_missing_template_tells_the_ways_around(tmp_path, byte_level):
 def test_a_template_that_is_none_is_named_with_its_line(byte_level):
     with pytest.raises(IntegrityError, match="broken, line 2"):
         ChatTemplate("a\n{% if %}", byte_level, name="broken")
+
+
+def test_a_template_file_that_will_not_do_is_a_usage_error_of_one_plain_sentence(tmp_path, byte_level):
+    def refusal(file):
+        with pytest.raises(UsageError) as caught:
+            ChatTemplate.open(tmp_path, byte_level, file=file)
+        return str(caught.value)
+
+    (tmp_path / "bad.j").write_text("{% if x %}")
+    (tmp_path / "latin.j").write_bytes(b"ab\xe4")
+    message = refusal(tmp_path / "bad.j")
+    assert message.startswith(f"{tmp_path / 'bad.j'}, line 1: ")
+    assert message.endswith("'if'; give another with --chat-template")
+    absent = tmp_path / "absent.j"
+    assert refusal(absent) == f"cannot read the chat template {absent}: No such file or directory"
+    assert "latin.j is not UTF-8 (byte 2)" in refusal(tmp_path / "latin.j")

@@ -43,7 +43,8 @@ class ChatTemplate:
             self._template = make_environment().from_string(source)
         except jinja2.TemplateSyntaxError as error:
             raise IntegrityError(
-                f"{name}, line {error.lineno}: {error.message}", hint="give another with --chat-template"
+                f"{name}, line {error.lineno}: {(error.message or 'no template').rstrip('.')}",
+                hint="give another with --chat-template",
             ) from error
 
     @classmethod
@@ -52,13 +53,20 @@ class ChatTemplate:
     ) -> ChatTemplate:
         """The template in `file` if given, else that of the checkpoint or container in `directory`.
 
-        Raises UsageError if there is none.
+        Raises UsageError if there is none, or if `file` cannot be read or is no template: unlike the model's
+        own, it is what was asked for that is wrong.
         """
         if file is not None:
             try:
                 return cls(Path(file).read_text(encoding="utf-8"), tokenizer, name=str(file))
-            except (OSError, UnicodeDecodeError) as error:
-                raise UsageError(f"cannot read the chat template {file} ({error})") from error
+            except OSError as error:
+                raise UsageError(f"cannot read the chat template {file}: {error.strerror}") from None
+            except UnicodeDecodeError as error:
+                raise UsageError(
+                    f"the chat template {file} is not UTF-8 (byte {error.start})", hint="convert it"
+                ) from None
+            except IntegrityError as error:
+                raise UsageError(error.message, hint=error.hint) from error
         found = find_template(Path(directory), tokenizer)
         if found is None:
             raise UsageError(
