@@ -219,6 +219,15 @@ def test_a_directory_that_was_not_packed_to_its_end_is_told_from_none_at_all(tmp
         load_manifest(tmp_path / "absent")
 
 
+def test_a_checkpoint_is_told_from_a_container_that_is_not_whole(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(IntegrityError, match="holds no manifest"):
+        load_manifest(tmp_path)
+    (tmp_path / "model.safetensors").touch()
+    with pytest.raises(UsageError, match=r"is a checkpoint, not a container; pack it first"):
+        load_manifest(tmp_path)
+
+
 def test_the_manifest_of_92_layers_of_896_experts_reads_back(tmp_path):
     manifest = make_container(tmp_path)
     banks = tuple(

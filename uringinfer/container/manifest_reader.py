@@ -69,8 +69,8 @@ def read_manifest(data: bytes) -> Manifest:
 def load_manifest(directory: Path) -> Manifest:
     """Reads and checks `directory`/manifest.json against the files beside it.
 
-    Raises UsageError if there is no such directory, EnvironmentError_ if the system refuses to read it,
-    IntegrityError naming the first thing that is wrong.
+    Raises UsageError if there is no such directory or it is a checkpoint, EnvironmentError_ if the system
+    refuses to read it, IntegrityError naming the first thing that is wrong.
     """
     if not directory.is_dir():
         raise UsageError(f"{directory} is no directory", hint="name a container made by 'uringinfer pack'")
@@ -81,6 +81,10 @@ def load_manifest(directory: Path) -> Manifest:
             raise IntegrityError(f"{path}: {nbytes} bytes, more than any manifest ({MAX_MANIFEST_BYTES})")
         data = read_regular(path)
     except FileNotFoundError:
+        if (directory / "config.json").is_file() and any(directory.glob("*.safetensors")):
+            raise UsageError(
+                f"{directory} is a checkpoint, not a container", hint="pack it first with 'uringinfer pack'"
+            ) from None
         raise IntegrityError(
             f"{directory} holds no {MANIFEST_NAME}: it is no container, or was not packed to its end",
             hint="run 'uringinfer pack' (again); it continues where it stopped",
