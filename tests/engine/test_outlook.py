@@ -1,10 +1,11 @@
+import itertools
 from dataclasses import replace
 
 import pytest
 
 from uringinfer.engine import loading
-from uringinfer.engine.loading import LoadOptions
-from uringinfer.engine.outlook import Rates, outlook_of, sweep
+from uringinfer.engine.loading import LoadOptions, open_model
+from uringinfer.engine.outlook import Rates, choices_of, outlook_of, sweep
 from uringinfer.errors import BudgetError
 from uringinfer.planning.machine import Bound, Machine
 
@@ -88,3 +89,18 @@ def test_a_sweep_has_an_outlook_for_each_budget_and_the_error_below_the_floor(me
     assert isinstance(below, BudgetError)
     assert below.floor == floor
     assert at.plan.trunk.hit_rate < above.plan.trunk.hit_rate
+
+
+def test_plans_of_one_model_agree_on_the_floor_however_the_process_grows(medium, monkeypatch):
+    opened = open_model(medium.container.path)
+    grown = itertools.count(200 * MIB, MIB)
+    monkeypatch.setattr(loading, "resident_bytes", lambda: next(grown))
+
+    floor = floor_of(opened)
+    at, *rest = sweep(opened, OPTIONS, Rates(), [floor, floor - 1, floor + MIB, floor + 2 * MIB])
+    choices = choices_of(opened, replace(OPTIONS, budget=floor))
+
+    assert at.plan.floor == rest[0].floor == floor
+    assert {outlook.plan.floor for outlook in rest[1:]} == {floor}
+    assert any(choice.plan == at.plan for choice in choices)
+    assert opened.plan(replace(OPTIONS, budget=4 << 30)).floor > floor  # what loads is measured anew

@@ -119,6 +119,7 @@ class OpenModel:
         self.kernels = kernels
         self.usage, self._usage_notes = learned_usage(container)
         self._opening_peak = opening_peak
+        self._interpreter_bytes: int | None = None
         self._notes = tuple(notes)
 
     def encode(self, prompt: str, *, raw: bool = False, goes_on: bool = False) -> list[int]:
@@ -167,9 +168,23 @@ class OpenModel:
             experts=expert_sizes(self.container, self.model),
         )
 
-    def plan(self, options: LoadOptions, segments: Sequence[Segment] | None = None) -> MemoryPlan:
-        """Where every byte of the budget goes, for this process as it is now; `segments`: if the trunk were
-        cut into these.
+    def interpreter_bytes(self) -> int:
+        """What this process takes without weights: measured at the first call and kept, for plans that are
+        compared. Each measurement grows by some pages, and so would the floor from one budget to the next."""
+        if self._interpreter_bytes is None:
+            release_unused()
+            self._interpreter_bytes = resident_bytes()
+        return self._interpreter_bytes
+
+    def plan(
+        self,
+        options: LoadOptions,
+        segments: Sequence[Segment] | None = None,
+        *,
+        interpreter_bytes: int | None = None,
+    ) -> MemoryPlan:
+        """Where every byte of the budget goes, for this process as it is now, or with `interpreter_bytes` of
+        it in use; `segments`: if the trunk were cut into these.
 
         Raises BudgetError with both numbers for a budget below the floor, UsageError for a context or chunk
         that cannot be.
@@ -179,7 +194,7 @@ class OpenModel:
             raise UsageError(f"a chunk of {options.chunk} tokens cannot be fed", hint="give 1 or more")
         chunk = min(options.chunk, context)
         sizes = self.sizes(context, chunk, all_logits=options.all_logits, segments=segments)
-        interpreter = resident_bytes()
+        interpreter = resident_bytes() if interpreter_bytes is None else interpreter_bytes
         budget = options.budget
         if budget is None:
             usable = Machine.read().usable_bytes

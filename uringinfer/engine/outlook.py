@@ -9,7 +9,6 @@ from typing import Any, get_args
 
 from uringinfer.container.manifest import Segment
 from uringinfer.engine.loading import LoadOptions, OpenModel
-from uringinfer.engine.memory import release_unused
 from uringinfer.errors import BudgetError
 from uringinfer.planning.machine import Machine
 from uringinfer.planning.memory import MemoryPlan, predict_tokens_per_second
@@ -109,11 +108,12 @@ def outlook_of(
 
     Raises what `OpenModel.plan` raises.
     """
-    release_unused()
+    interpreter = opened.interpreter_bytes()  # first: it gives memory back, which the machine then has
     machine = machine or Machine.read()
     plan = _plan(opened, options)
     try:
-        default = opened.plan(replace(options, budget=None, trunk_budget=None, cache_budget=None)).budget
+        unbound = replace(options, budget=None, trunk_budget=None, cache_budget=None)
+        default = opened.plan(unbound, interpreter_bytes=interpreter).budget
     except BudgetError:
         default = None
     whole = _pinned_layers(opened.container.streamed_segments, plan.trunk)
@@ -136,9 +136,10 @@ def choices_of(opened: OpenModel, options: LoadOptions) -> list[Choice]:
 
 
 def _plan(opened: OpenModel, options: LoadOptions, segments: Sequence[Segment] | None = None) -> MemoryPlan:
+    interpreter = opened.interpreter_bytes()
     if options.budget is not None or options.trunk_budget is None:
-        return opened.plan(options, segments)
-    plan = opened.plan(replace(options, budget=_PLENTY), segments)
+        return opened.plan(options, segments, interpreter_bytes=interpreter)
+    plan = opened.plan(replace(options, budget=_PLENTY), segments, interpreter_bytes=interpreter)
     return replace(plan, budget=plan.used_bytes)
 
 
