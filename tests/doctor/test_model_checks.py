@@ -7,6 +7,7 @@ from tests.text import tokenizer_files
 from uringinfer.doctor import diagnose, model_checks
 from uringinfer.doctor.findings import Status
 from uringinfer.doctor.read_clock import BLOCK_BYTES, ReadRate
+from uringinfer.engine.loading import LoadOptions, open_model
 from uringinfer.errors import UsageError
 from uringinfer.packing.packer import pack
 from uringinfer.storage.direct import Direct, StorageFile
@@ -47,6 +48,9 @@ def test_a_container_that_fits_tells_its_floor_and_what_the_default_pins(contain
     found = findings(container)["fit"]
     assert found.status is Status.OK
     assert "pins 100% of what a token streams" in found.message
+    # both numbers hold for one context only: the default, or the model's if that is shorter
+    context = open_model(container).context(LoadOptions())
+    assert found.message.startswith(f"a context of {context} tokens: floor ")
 
 
 def test_a_container_that_does_not_fit_is_a_problem_with_both_numbers(container, monkeypatch):

@@ -103,13 +103,14 @@ def check_checksums(
 def check_fit(path: Path) -> Finding:
     """Whether this machine grants the memory that the container needs at least, at the default context."""
     try:
-        plan = open_model(path).plan(LoadOptions())
+        opened, options = open_model(path), LoadOptions()
+        plan = opened.plan(options)
     except UringinferError as error:
         return problem("fit", error.message, error.hint)
     return ok(
         "fit",
-        f"floor {format_size(plan.floor)}; by default {format_size(plan.budget)}, which pins"
-        f" {plan.trunk.hit_rate:.0%} of what a token streams",
+        f"a context of {opened.context(options)} tokens: floor {format_size(plan.floor)}; by default"
+        f" {format_size(plan.budget)}, which pins {plan.trunk.hit_rate:.0%} of what a token streams",
     )
 
 
