@@ -117,3 +117,15 @@ def test_a_model_without_tokenizer_takes_ids_and_says_what_it_lacks(tmp_path):
         assert (len(generation.tokens), generation.text) == (2, "")
         with pytest.raises(UsageError, match="has no tokenizer, so text cannot be used"):
             engine.generate("hello", ONE_TOKEN)
+
+
+def test_a_missing_chat_template_is_told_once_and_only_where_text_needs_one(tmp_path):
+    checkpoint = write_tiny_checkpoint(tmp_path / "plain", layers=1)
+    (checkpoint / "tokenizer_config.json").write_text("{}")
+    opened = open_model(checkpoint, pack_dir=tmp_path)
+    with opened.load() as engine:
+        engine.generate("hello", ONE_TOKEN, raw=True)
+        assert not any("chat template" in note for note in engine.generate([1, 2], ONE_TOKEN).notes)
+        for _ in range(2):
+            notes = engine.generate("hello", ONE_TOKEN).notes
+            assert sum("no chat template: prompts are taken as they are" in note for note in notes) == 1

@@ -132,6 +132,8 @@ class Engine:
             if isinstance(prompt, str)
             else [int(token) for token in prompt]
         )
+        # what the model lacks for text is known only once it was given some
+        self.notes += [note for note in self.prompter.notes if note not in self.notes]
         sampler = _sampler(options.sampling, session)
         before = self.snapshot()
         moments: list[Snapshot] = []

@@ -10,11 +10,14 @@ from uringinfer.packing.sources import open_source
 from uringinfer.text.chat import ChatTemplate, find_template
 from uringinfer.text.tokenizer import Tokenizer
 
+_NO_TEMPLATE = "this model has no chat template: prompts are taken as they are"
+
 
 class Prompter:
     """The text side of one model: its tokenizer and its chat template, either of which may be missing.
 
-    `notes` says what is missing. `template_file` takes the place of the checkpoint's own template.
+    `notes` says what is missing, a template only once text was to be put into one. `template_file` takes
+    the place of the checkpoint's own template.
     """
 
     def __init__(self, directory: Path, template_file: Path | None = None) -> None:
@@ -29,8 +32,6 @@ class Prompter:
             return
         if template_file is not None or find_template(directory, self.tokenizer) is not None:
             self.template = ChatTemplate.open(directory, self.tokenizer, file=template_file)
-        else:
-            self.notes.append("this model has no chat template: prompts are taken as they are")
 
     @classmethod
     def of_model(cls, path: Path, template_file: Path | None = None) -> Prompter:
@@ -77,6 +78,8 @@ class Prompter:
         the model has no tokenizer.
         """
         tokenizer = self.need_tokenizer()
+        if not raw and self.template is None and _NO_TEMPLATE not in self.notes:
+            self.notes.append(_NO_TEMPLATE)
         if raw or self.template is None:
             ids = tokenizer.encode(prompt)
         else:
