@@ -1,7 +1,7 @@
 import pytest
 
 from uringinfer.errors import UsageError
-from uringinfer.units import format_size, parse_rate, parse_size
+from uringinfer.units import counted, format_size, parse_rate, parse_size
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,7 @@ def test_a_rate_without_a_unit_is_refused(text):
 def test_a_size_prints_as_gib_with_two_decimals():
     assert format_size(3 << 30) == "3.00 GiB"
     assert format_size(5 << 20) == "5.00 MiB"
+
+
+def test_one_of_a_thing_is_no_plural():
+    assert [counted(number, "byte") for number in (0, 1, 2)] == ["0 bytes", "1 byte", "2 bytes"]

@@ -1,4 +1,4 @@
-"""Sizes and rates between text and numbers; nothing else.
+"""Sizes, rates and counts between text and numbers; nothing else.
 
 `K M G T` and `KiB MiB GiB TiB` are powers of 1024, as in fio and systemd; `KB MB GB TB` are powers of 1000.
 """
@@ -58,3 +58,8 @@ def format_size(nbytes: int) -> str:
 def format_rate(bytes_per_second: float) -> str:
     """Bytes per second as decimal GB/s with two decimals, the unit drives are sold in."""
     return f"{bytes_per_second / 1e9:.2f} GB/s"
+
+
+def counted(number: int, noun: str) -> str:
+    """ "1 byte", "2 bytes": for nouns whose plural is an s."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -198,7 +198,7 @@ def test_a_prompt_longer_than_the_context_is_told_before_it_is_loaded(monkeypatc
     monkeypatch.setattr(api.OpenModel, "load", lambda *rest: pytest.fail("the weights were loaded"))
     code, err = run_main(monkeypatch, capsys, model, "--ids", "1,2,3,4,5", "-c", "4")
     assert code == 2
-    assert err.startswith("uringinfer: 5 tokens after 0 do not fit into a context of 4")
+    assert err.startswith("uringinfer: 5 tokens do not fit into a context of 4")
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_a_damaged_checkpoint_is_one_line_and_exit_code_4(command_line, checkpoi
     shard.write_bytes(shard.read_bytes()[:-1])
     result = command_line("pack", checkpoint, tmp_path / "m.uring")
     assert (result.code, result.stdout, result.stderr.count("\n")) == (4, "", 1)
-    assert f"{shard}: 1 bytes short" in result.stderr
+    assert f"{shard}: 1 byte short" in result.stderr
 
 
 @pytest.mark.parametrize("size", ["100", "tiny"])

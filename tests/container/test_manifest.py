@@ -171,7 +171,7 @@ def test_any_flipped_bit_of_the_manifest_is_found(directory):
             read_manifest(bytes(bad))
 
 
-@pytest.mark.parametrize(("change", "message"), [(-1, "1 bytes short"), (512, "512 bytes too long")])
+@pytest.mark.parametrize(("change", "message"), [(-1, "1 byte short"), (512, "512 bytes too long")])
 @pytest.mark.parametrize("name", ["trunk.bin", "experts-L1.bin", "tokenizer.json"])
 def test_a_file_of_the_wrong_size_is_named_with_the_difference(directory, name, change, message):
     data = (directory / name).read_bytes()

@@ -49,6 +49,9 @@ def test_a_session_refuses_more_than_its_context(engine):
     with pytest.raises(UsageError, match="2 tokens after 3 do not fit into a context of 4"):
         session.feed([4, 5])
     assert session.length == 3
+    session.feed([4])
+    with pytest.raises(UsageError, match=r"^1 token after 4 does not fit into a context of 4"):
+        session.feed([5])
 
 
 @pytest.mark.parametrize("context", [0, 33])

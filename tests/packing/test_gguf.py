@@ -223,7 +223,7 @@ def test_a_short_file_is_named_with_what_it_lacks(tmp_path):
     data = path.read_bytes()
     for size in (len(data) - 100, 2000, 3):
         path.write_bytes(data[:size])
-        with pytest.raises(IntegrityError, match=r"bytes short.*resume the download"):
+        with pytest.raises(IntegrityError, match=r"bytes? short.*resume the download"):
             read_gguf_header(path)
     path.write_bytes(data[:100])
     with pytest.raises(IntegrityError, match=r"more than the file's 100 bytes can hold; resume the download"):

@@ -1,3 +1,4 @@
+import re
 import struct
 
 import pytest
@@ -46,7 +47,8 @@ def test_a_short_file_is_named_with_what_it_lacks_and_how_to_resume(tmp_path):
 def test_a_file_cut_within_its_header_is_short_too(tmp_path, size):
     path = write_shard(tmp_path / "m.safetensors", TWO, bytes(32))
     path.write_bytes(path.read_bytes()[:size])
-    assert "bytes short" in refusal(path)
+    assert re.search(r"\d+ bytes? short", refusal(path))
+    assert " 1 bytes" not in refusal(path)
 
 
 @pytest.mark.parametrize(

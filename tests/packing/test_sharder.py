@@ -168,7 +168,7 @@ def test_too_little_space_is_counted_over_drives_of_one_file_system(container, m
         (["absent"], None, "is no directory"),
         (["a", "a"], None, "a drive stands twice"),
         (["a", "b/../a"], None, "a drive stands twice"),
-        (["a"], [1, 2], "2 weights for 1 drives"),
+        (["a"], [1, 2], "2 weights for 1 drive$"),
     ],
 )
 def test_drives_that_cannot_be_are_refused(container, directories, weights, message):

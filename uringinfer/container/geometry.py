@@ -15,6 +15,7 @@ from uringinfer.container.codebooks import check_codebooks
 from uringinfer.container.manifest import ALIGNMENT, Bank, Manifest, Segment, TensorPart
 from uringinfer.errors import EnvironmentError_, IntegrityError
 from uringinfer.kernels.formats import FORMATS
+from uringinfer.units import counted
 
 PART_ALIGN = 64
 
@@ -62,10 +63,10 @@ def check_files(manifest: Manifest, directory: Path) -> None:
         if not stat.S_ISREG(status.st_mode):
             raise IntegrityError(f"{path}: not a regular file")
         if status.st_size != nbytes:
-            difference = abs(status.st_size - nbytes)
+            difference = counted(abs(status.st_size - nbytes), "byte")
             wrong = "short" if status.st_size < nbytes else "too long"
             raise IntegrityError(
-                f"{path}: {difference} bytes {wrong}: it holds {status.st_size}, {nbytes} by the manifest",
+                f"{path}: {difference} {wrong}: it holds {status.st_size}, {nbytes} by the manifest",
                 hint="copy it again, or pack again",
             )
 

@@ -18,6 +18,7 @@ from uringinfer.engine.session_file import SessionHeader, read_header, read_sess
 from uringinfer.errors import UsageError
 from uringinfer.models.base import Floats, Model
 from uringinfer.residency.trunk import Trunk
+from uringinfer.units import counted
 
 
 class Session:
@@ -159,8 +160,10 @@ def check_header(path: Path, header: SessionHeader, family: str, fingerprint: st
 def check_room(fed: int, tokens: int, context: int) -> None:
     """Raises UsageError unless `tokens` more fit into `context` behind the `fed` ones."""
     if fed + tokens > context:
+        after = f" after {fed}" if fed else ""
         raise UsageError(
-            f"{tokens} tokens after {fed} do not fit into a context of {context}",
+            f"{counted(tokens, 'token')}{after} {'does' if tokens == 1 else 'do'} not fit"
+            f" into a context of {context}",
             hint="use a longer context (-c) or a shorter prompt",
         )
 

@@ -20,6 +20,7 @@ from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
 from uringinfer.errors import IntegrityError, UnsupportedModelError
 from uringinfer.storage.regular import open_regular
+from uringinfer.units import counted
 
 _VERSIONS = (2, 3)
 _MAX_DIMENSIONS = 4
@@ -96,7 +97,8 @@ class _Cursor:
         end = self.position + nbytes
         if end > len(self._view):
             raise IntegrityError(
-                f"{self.path}: {end - len(self._view)} bytes short: its header runs to {end} or further",
+                f"{self.path}: {counted(end - len(self._view), 'byte')} short:"
+                f" its header runs to {end} or further",
                 hint="resume the download from where it stopped",
             )
         data = self._view[self.position : end]
@@ -194,6 +196,6 @@ def _check_ranges(path: Path, file_bytes: int, tensors: list[GgufTensor]) -> Non
         end, before = tensor.offset + tensor.nbytes, repr(tensor.name)
     if end > file_bytes:
         raise IntegrityError(
-            f"{path}: {end - file_bytes} bytes short: it holds {file_bytes} of {end}",
+            f"{path}: {counted(end - file_bytes, 'byte')} short: it holds {file_bytes} of {end}",
             hint="resume the download from where it stopped (hf download, or curl -C - -O URL)",
         )

@@ -17,6 +17,7 @@ from uringinfer.container.fields import MAX_INTEGER, Fields, parse_object
 from uringinfer.errors import IntegrityError
 from uringinfer.packing.source import DTYPE_BITS, SourceTensor
 from uringinfer.storage.regular import open_regular
+from uringinfer.units import counted
 
 MAX_HEADER_BYTES = 100_000_000
 """The limit that the safetensors library itself keeps."""
@@ -77,7 +78,7 @@ def read_header(path: Path) -> ShardHeader:
 def _short(path: Path, actual: int, needed: int, qualifier: str = "") -> IntegrityError:
     words = " ".join(filter(None, [qualifier, str(needed)]))
     return IntegrityError(
-        f"{path}: {needed - actual} bytes short: it holds {actual} of {words}",
+        f"{path}: {counted(needed - actual, 'byte')} short: it holds {actual} of {words}",
         hint="resume the download from where it stopped (hf download, or curl -C - -O URL)",
     )
 

@@ -28,6 +28,7 @@ from uringinfer.packing.staging import check_space, sync_directory, write_synced
 from uringinfer.packing.windows import Bytes, aligned_buffer, read_range
 from uringinfer.packing.writer import BUFFER_BYTES, OutputFile
 from uringinfer.storage.direct import StorageFile, open_file
+from uringinfer.units import counted
 
 Progress = Callable[[int, int], None]
 """progress(done, total), in bytes."""
@@ -117,7 +118,7 @@ def _plan(
     if len(directories) > MAX_DRIVES:
         raise UsageError(f"{len(directories)} drives are more than {MAX_DRIVES}")
     if weights is not None and len(weights) != len(directories):
-        raise UsageError(f"{len(weights)} weights for {len(directories)} drives")
+        raise UsageError(f"{counted(len(weights), 'weight')} for {counted(len(directories), 'drive')}")
     for directory in directories:
         if not directory.is_dir():
             raise UsageError(f"{directory} is no directory", hint="mount the drive, or make the directory")
