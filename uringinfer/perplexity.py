@@ -15,18 +15,28 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
+from uringinfer.container.container import Container
 from uringinfer.engine.engine import Engine
+from uringinfer.engine.loading import OpenModel
 from uringinfer.errors import UsageError
 from uringinfer.models.base import Floats
 
 Doubles = NDArray[np.float64]
 SHORTEST_WINDOW = 3
 """One token of context, one to predict from, and one to predict."""
+_UNSEEN_IN_SHAPES = (
+    "num_attention_heads",
+    "num_key_value_heads",
+    "num_experts_per_tok",
+    "rope_theta",
+    "rms_norm_eps",
+)
+"""What a config decides and no tensor shows. Whole configs differ between a checkpoint and its GGUF file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +103,48 @@ class PerplexityResult:
             "tokens_scored": len(self.losses),
             "comparison": None if self.comparison is None else self.comparison.to_json(),
         }
+
+
+def check_same_model(opened: OpenModel, reference: OpenModel, text: str) -> None:
+    """Raises UsageError unless both are of one model, whatever their formats: family, tensors, the numbers of
+    the config that tensors do not show, and the tokens that `text` becomes."""
+    here, there = opened.container, reference.container
+    difference = None
+    if here.manifest.family != there.manifest.family:
+        difference = f"their families are {here.manifest.family} and {there.manifest.family}"
+    elif (shapes := _shapes(here)) != (others := _shapes(there)):
+        name, shape = min(shapes ^ others)
+        difference = f"the tensor {name} of shape {list(shape)} is in one of them only"
+    else:
+        for key in _UNSEEN_IN_SHAPES:
+            ours, theirs = here.manifest.config.get(key), there.manifest.config.get(key)
+            # a GGUF file keeps such a number as float32
+            if _is_number(ours) and _is_number(theirs) and not math.isclose(ours, theirs, rel_tol=1e-6):
+                difference = f"their {key} is {ours} and {theirs}"
+                break
+    if difference is None and opened.prompter.tokenizer and reference.prompter.tokenizer:
+        tokenizers = (opened.prompter.tokenizer, reference.prompter.tokenizer)
+        ids, others_ids = (tokenizer.encode(text, add_bos=False) for tokenizer in tokenizers)
+        if ids != others_ids:
+            difference = "their tokenizers cut the text otherwise"
+    if difference is not None:
+        raise UsageError(
+            f"{here.path} and {there.path} are not one model: {difference}",
+            hint="compare two containers of the same model",
+        )
+
+
+def _shapes(container: Container) -> set[tuple[str, tuple[int, ...]]]:
+    """Names and shapes of all tensors; those of experts by their layer, with the number of experts."""
+    parts = (part for segment in container.segments for part in segment.parts)
+    shapes = {(part.name, part.shape) for part in parts}
+    for layer, bank in container.banks.items():
+        shapes |= {(f"experts.{layer}.{part.name}", (bank.num_experts, *part.shape)) for part in bank.parts}
+    return shapes
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float)
 
 
 def measure_perplexity(

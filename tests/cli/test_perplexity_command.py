@@ -61,6 +61,47 @@ def test_a_container_against_itself_agrees_everywhere(command_line, model, text)
     assert lines[3] == "same top-1 100.00% of the tokens"
 
 
+def test_another_format_of_the_model_is_compared(command_line, checkpoint, model, text, tmp_path):
+    pack(checkpoint, tmp_path / "q8.uring", trunk="q8", segment=1 << 16)
+    result = command_line("perplexity", tmp_path / "q8.uring", text, "-c", 64, "--against", model)
+    assert result.code == 0, result.stderr
+    assert "same top-1" in result.stdout
+
+
+def fewer_layers(checkpoint):
+    write_tiny_checkpoint(checkpoint, layers=1)
+
+
+def other_rotation(checkpoint):
+    config = json.loads((checkpoint / "config.json").read_text())
+    (checkpoint / "config.json").write_text(json.dumps(config | {"rope_theta": 12345.0}))
+
+
+def other_tokens(checkpoint):
+    document = json.loads((checkpoint / "tokenizer.json").read_text())
+    document["model"]["merges"] = []
+    (checkpoint / "tokenizer.json").write_text(json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    ("change", "difference"),
+    [
+        (fewer_layers, "is in one of them only"),
+        (other_rotation, "their rope_theta is"),
+        (other_tokens, "their tokenizers cut the text otherwise"),
+    ],
+)
+def test_another_model_is_refused_before_anything_is_loaded(
+    command_line, monkeypatch, model, text, tmp_path, change, difference
+):
+    change(write_tiny_checkpoint(tmp_path / "other"))
+    pack(tmp_path / "other", tmp_path / "other.uring")
+    monkeypatch.setattr(api.OpenModel, "load", lambda *rest: pytest.fail("the weights were loaded"))
+    result = command_line("perplexity", model, text, "-c", 64, "--against", tmp_path / "other.uring")
+    assert result.code == 2
+    assert "other.uring are not one model: " in result.stderr and difference in result.stderr
+
+
 def test_text_may_come_from_stdin_and_budgets_change_nothing(command_line, model, text):
     arguments = ("-c", 64, "--windows", 1, "--json")
     from_file = json.loads(command_line("perplexity", model, text, *arguments).stdout)

@@ -18,7 +18,7 @@ from uringinfer.cli.inputs import read_text
 from uringinfer.cli.interrupts import first_interrupt
 from uringinfer.cli.progress import Report, progress, quiet_option
 from uringinfer.errors import Interrupted
-from uringinfer.perplexity import SHORTEST_WINDOW
+from uringinfer.perplexity import SHORTEST_WINDOW, check_same_model
 from uringinfer.planning.machine import Machine
 
 SCHEMA_VERSION = 1
@@ -88,12 +88,15 @@ def _measure(path: Path, text: str, options: dict[str, Any]) -> tuple[Perplexity
         report = stack.enter_context(progress(unit_is_bytes=False, wanted=not options["quiet"]))
         budget = options["budget"]
         reference = None
+        opened = api.open_model(path, threads=options["threads"], progress=report)
         if options["against"] is not None:
+            other = api.open_model(options["against"], threads=options["threads"], progress=report)
+            check_same_model(opened, other, text)
             # the second model's plan counts the first one's memory as in use already
             budget = budget or int(Machine.read().usable_bytes * _DEFAULT_SHARE)
-            reference, _ = _load(options["against"], budget // 2, options, report)
+            reference = _load(other, budget // 2, options, report)
             stack.enter_context(reference)
-        engine, opened = _load(path, budget, options, report)
+        engine = _load(opened, budget, options, report)
         stack.enter_context(engine)
         tokenizer = opened.prompter.need_tokenizer()
         for line in (engine.setup.to_text(), *(f"note: {note}" for note in engine.notes)):
@@ -117,9 +120,8 @@ def _measure(path: Path, text: str, options: dict[str, Any]) -> tuple[Perplexity
 
 
 def _load(
-    path: Path, budget: int | None, options: dict[str, Any], report: Report | None
-) -> tuple[api.Engine, api.OpenModel]:
-    opened = api.open_model(path, threads=options["threads"], progress=report)
+    opened: api.OpenModel, budget: int | None, options: dict[str, Any], report: Report | None
+) -> api.Engine:
     load_options = api.LoadOptions(
         budget=budget,
         context=options["context"],
@@ -127,7 +129,7 @@ def _load(
         io=options["io"],
         all_logits=True,
     )
-    return opened.load(load_options, report), opened
+    return opened.load(load_options, report)
 
 
 def _show(result: PerplexityResult, against: Path | None) -> None:
