@@ -176,6 +176,21 @@ def test_drives_that_cannot_be_are_refused(container, directories, weights, mess
         shard(container, [container.parent / name for name in directories], weights=weights)
 
 
+def test_a_damaged_record_of_a_drive_is_named_with_its_file_and_place(container):
+    shard(container, [container.parent / "a", container.parent / "b"])
+    opened = Container.open(container)
+    bank = next(iter(opened.banks.values()))
+    drive, offset = opened.record_place(bank, 3)
+    path = opened.bank_paths(bank)[drive]
+    with path.open("r+b") as file:
+        file.seek(offset)
+        byte = file.read(1)[0]
+        file.seek(offset)
+        file.write(bytes([byte ^ 1]))
+    (line,) = verify(container).damaged
+    assert line.startswith(f"expert 3 of layer {bank.layer} in {path} at offset {offset}: checksum mismatch")
+
+
 def test_a_dense_model_has_nothing_to_spread(tmp_path):
     from tests.packing.checkpoint_maker import make_checkpoint
     from uringinfer.packing import pack

@@ -132,13 +132,15 @@ def _segment_targets(container: Container) -> Iterator[Target]:
 
 
 def _record_targets(container: Container) -> Iterator[Target]:
+    is_spread = container.manifest.sharding is not None
     for bank in container.banks.values():
         paths = container.bank_paths(bank)
         for expert, crc in enumerate(bank.crc32):
             drive, offset = container.record_place(bank, expert)
-            yield Target(
-                f"expert {expert} of layer {bank.layer}", paths[drive], offset, bank.record_bytes, crc
-            )
+            name = f"expert {expert} of layer {bank.layer}"
+            if is_spread:  # which drive to look at is not to be guessed from the number
+                name += f" in {paths[drive]} at offset {offset}"
+            yield Target(name, paths[drive], offset, bank.record_bytes, crc)
 
 
 def _file_targets(container: Container) -> list[Target]:
