@@ -145,6 +145,7 @@ def test_a_checkpoint_is_packed_into_the_directory_that_was_named(tmp_path):
         (["-p", "a", "-"], 2, "more than once"),
         ([], 2, "no prompt was given"),
         (["--ids", "1,x"], 2, "not a list of token numbers"),
+        (["--ids", "1,,2"], 2, "'1,,2' is not a list of token numbers"),
         (["--ids", "1,600"], 2, "token 600 is outside"),
         (["--ids", f"1,{10**20}"], 2, f"token {10**20} is outside"),
         (["-p", "a", "--temp", "-1"], 2, "temperature is -1.0"),

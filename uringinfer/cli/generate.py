@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -23,7 +24,7 @@ INTERRUPTED = 130
 
 def _token_ids(text: str) -> list[int]:
     try:
-        return [int(number) for number in text.replace(",", " ").split()]
+        return [int(number) for number in re.split(r"\s*,\s*|\s+", text.strip())] if text.strip() else []
     except ValueError:
         raise click.BadParameter(f"'{text}' is not a list of token numbers such as 1,2,3") from None
 
