@@ -57,6 +57,12 @@ def test_the_size_bounds_what_is_read(command_line, data):
     assert report["conditions"]["nbytes"] == 1 << 20
 
 
+def test_two_modes_at_once_are_refused(command_line, data):
+    result = command_line("probe", "--quick", "--full", data)
+    assert (result.code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+    assert "--quick, --normal and --full exclude each other" in result.stderr
+
+
 def test_a_picture_is_drawn(command_line, data, tmp_path):
     pytest.importorskip("matplotlib", reason="matplotlib is an extra")
     assert command_line("probe", "--quick", data, "--plot", tmp_path / "probe.png").code == 0

@@ -93,6 +93,7 @@ def test_detokenize_can_leave_special_tokens_out(command_line, model):
         (["tokenize", "x"], "unexpected argument 'x'"),
         (["tokenize", "-f", "/nowhere/x"], "cannot read the text from /nowhere/x"),
         (["tokenize", "--chat", "--bos", "-p", "a"], "--chat excludes"),
+        (["tokenize", "--bos", "--no-bos", "-p", "a"], "--bos and --no-bos exclude each other"),
         (["detokenize"], "no token numbers"),
         (["detokenize", "1,x"], "'x' is no token number"),
         (["detokenize", "999999"], "token 999999 is outside"),

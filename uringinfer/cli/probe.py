@@ -13,6 +13,7 @@ from uringinfer.cli.plot import check_plot
 from uringinfer.cli.probe_plot import draw
 from uringinfer.cli.progress import progress, quiet_option
 from uringinfer.cli.table import format_table
+from uringinfer.errors import UsageError
 from uringinfer.units import format_rate, format_size, parse_size
 
 _HEADER = (
@@ -41,9 +42,9 @@ _HEADER = (
 
 @click.command()
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("--quick", "mode", flag_value="quick", help="The cells that matter, in under 20 seconds.")
-@click.option("--normal", "mode", flag_value="normal", default=True, help="The default: about a minute.")
-@click.option("--full", "mode", flag_value="full", help="Every cell; about ten minutes.")
+@click.option("--quick", is_flag=True, help="The cells that matter, in under 20 seconds.")
+@click.option("--normal", is_flag=True, help="The default: about a minute.")
+@click.option("--full", is_flag=True, help="Every cell; about ten minutes.")
 @click.option("--size", help="Size of the test file, or how much of a file to read.")
 @click.option("--require-direct", is_flag=True, help="Fail (exit 3) where the page cache is not bypassed.")
 @click.option("--save", is_flag=True, help="Remember the best rate of this drive, for `plan`.")
@@ -58,7 +59,9 @@ _HEADER = (
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with fio's names.")
 def command(
     path: Path,
-    mode: api.ProbeMode,
+    quick: bool,
+    normal: bool,
+    full: bool,
     size: str | None,
     require_direct: bool,
     save: bool,
@@ -80,6 +83,7 @@ def command(
       uringinfer probe model.uring --save
       uringinfer probe . --full --json > probe.json
     """
+    mode = _mode(quick=quick, normal=normal, full=full)
     with progress(unit_is_bytes=False, wanted=not quiet) as report:
         found = api.probe(
             path,
@@ -98,6 +102,14 @@ def command(
     if save:
         where = api.save_rate(found)
         click.echo(f"saved in {where}", err=True)
+
+
+def _mode(*, quick: bool, normal: bool, full: bool) -> api.ProbeMode:
+    if quick + normal + full > 1:
+        raise UsageError("--quick, --normal and --full exclude each other", hint="give one of them")
+    if quick:
+        return "quick"
+    return "full" if full else "normal"
 
 
 def _condition_lines(found: api.ProbeConditions) -> list[str]:

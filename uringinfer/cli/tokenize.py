@@ -23,9 +23,8 @@ from uringinfer.errors import UsageError
     "--chat-template", type=click.Path(path_type=Path), help="A Jinja file instead of the model's own."
 )
 @click.option("--control", is_flag=True, help="Let the text's control tokens count, such as <|im_end|>.")
-@click.option(
-    "--bos/--no-bos", default=None, help="Put the beginning token in front.  [default: as the model]"
-)
+@click.option("--bos", is_flag=True, help="Put the beginning token in front.  [default: as the model]")
+@click.option("--no-bos", is_flag=True, help="Leave the beginning token out.")
 @click.option(
     "--ids", "only_ids", is_flag=True, help="Print 1,2,3 on one line, as `generate --ids` takes it."
 )
@@ -42,6 +41,8 @@ def command(model: Path, dash: str | None, **options: Any) -> None:
       uringinfer tokenize model.uring --chat -p "Who are you?"
       uringinfer tokenize model.uring --ids - < prompt.txt
     """
+    if options["bos"] and options["no_bos"]:
+        raise UsageError("--bos and --no-bos exclude each other", hint="leave one out")
     text = read_text(options["prompt"], options["file"], dash, what="the text")
     if text is None:
         raise UsageError("no text was given", hint="give one of -p TEXT, -f FILE, or - to read stdin")
@@ -63,8 +64,9 @@ def command(model: Path, dash: str | None, **options: Any) -> None:
 def _encode(prompter: api.Prompter, text: str, options: dict[str, Any]) -> list[int]:
     if not options["chat"] and options["chat_template"] is None:
         tokenizer = prompter.need_tokenizer()
-        return tokenizer.encode(text, allow_control=options["control"], add_bos=options["bos"])
-    if options["control"] or options["bos"] is not None:
+        add_bos = options["bos"] if options["bos"] or options["no_bos"] else None
+        return tokenizer.encode(text, allow_control=options["control"], add_bos=add_bos)
+    if options["control"] or options["bos"] or options["no_bos"]:
         raise UsageError("--chat excludes --control and --bos", hint="the template decides on both")
     return prompter.need_template().encode([{"role": "user", "content": text}])
 
