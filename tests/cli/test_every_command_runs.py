@@ -163,7 +163,8 @@ def test_quiet_shows_no_progress(command_line, arguments, monkeypatch, name):
     run = arguments(RUNS[name])
     if name == "plan":
         run = [*run[:1], "--measure"]
-    assert command_line(name, *run, "--quiet").code == 0
+    # doctor's 1 is a finding about the machine, such as kernels that were not built
+    assert command_line(name, *run, "--quiet").code in ((0, 1) if name == "doctor" else (0,))
     assert asked and not any(asked)
 
 
