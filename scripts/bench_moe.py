@@ -39,7 +39,8 @@ from synthetic_moe import GAINS, moe_config, moe_tensors
 from uringinfer.container.container import Container
 from uringinfer.engine import loading
 from uringinfer.engine.generation import GenerationOptions
-from uringinfer.engine.loading import LoadOptions, open_model
+from uringinfer.engine.loading import LoadOptions
+from uringinfer.engine.opening import open_model
 from uringinfer.packing.packer import pack
 from uringinfer.packing.recipe import KEEP
 from uringinfer.storage.arena import Arena

@@ -11,7 +11,8 @@ from tiny_models import Containers, write_tiny_checkpoint
 
 from uringinfer.bench.measure import Measurement, measure
 from uringinfer.bench.workload import Workload
-from uringinfer.engine.loading import LoadOptions, open_model
+from uringinfer.engine.loading import LoadOptions
+from uringinfer.engine.opening import open_model
 from uringinfer.errors import UsageError
 from uringinfer.residency.expert_statistics import ExpertStatistics
 

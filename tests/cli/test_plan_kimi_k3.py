@@ -11,7 +11,7 @@ from kimi_k3_layout import text_config
 from make_skeleton import write_skeleton
 
 from uringinfer.container import Container
-from uringinfer.engine.loading import open_to_plan
+from uringinfer.engine.opening import open_to_plan
 from uringinfer.models import model_from_config
 from uringinfer.packing.checkpoint import CheckpointSource
 from uringinfer.packing.layout import make_layout

@@ -7,7 +7,8 @@ from tests.text import tokenizer_files
 from uringinfer.doctor import diagnose, model_checks
 from uringinfer.doctor.findings import Status
 from uringinfer.doctor.read_clock import BLOCK_BYTES, ReadRate
-from uringinfer.engine.loading import LoadOptions, open_model
+from uringinfer.engine.loading import LoadOptions
+from uringinfer.engine.opening import open_model
 from uringinfer.errors import UsageError
 from uringinfer.packing.packer import pack
 from uringinfer.storage.direct import Direct, StorageFile

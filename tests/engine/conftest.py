@@ -3,7 +3,7 @@
 import pytest
 from tiny_models import Containers, write_tiny_checkpoint
 
-from uringinfer.engine.loading import open_model
+from uringinfer.engine.opening import open_model
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,8 @@ from uringinfer.container import Container
 from uringinfer.container.codebooks import CODEBOOKS_NAME, codebook_memory, expert_codebook, read_codebooks
 from uringinfer.container.verifier import verify
 from uringinfer.engine.compute_clock import clock_compute
-from uringinfer.engine.loading import LoadOptions, open_model
+from uringinfer.engine.loading import LoadOptions
+from uringinfer.engine.opening import open_model
 from uringinfer.errors import IntegrityError
 from uringinfer.kernels.formats import Weight, decode
 from uringinfer.packing.packer import pack

@@ -4,7 +4,7 @@ import pytest
 from tiny_models import MOE, pack_moe
 
 from uringinfer.engine.compute_clock import clock_compute
-from uringinfer.engine.loading import open_model
+from uringinfer.engine.opening import open_model
 
 
 class SlowKernels:

@@ -7,7 +7,8 @@ import pytest
 from tiny_models import MOE, pack_moe
 
 from uringinfer.engine.generation import GenerationOptions
-from uringinfer.engine.loading import LoadOptions, open_model
+from uringinfer.engine.loading import LoadOptions
+from uringinfer.engine.opening import open_model
 from uringinfer.errors import EnvironmentError_, IntegrityError, UsageError
 from uringinfer.packing.sharder import shard
 from uringinfer.residency.trace import TraceWriter, read_trace

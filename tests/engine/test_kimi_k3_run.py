@@ -15,7 +15,8 @@ from kimi_k3_cases import CASES, GREEDY, make, prompt
 
 from uringinfer.container import Container
 from uringinfer.engine.generation import GenerationOptions
-from uringinfer.engine.loading import LoadOptions, open_model
+from uringinfer.engine.loading import LoadOptions
+from uringinfer.engine.opening import open_model
 from uringinfer.errors import EnvironmentError_, Interrupted, UsageError
 from uringinfer.packing.packer import pack
 

@@ -5,7 +5,8 @@ import pytest
 from tiny_models import write_tiny_checkpoint
 
 from uringinfer.engine.generation import GenerationOptions
-from uringinfer.engine.loading import LoadOptions, open_model
+from uringinfer.engine.loading import LoadOptions
+from uringinfer.engine.opening import open_model
 from uringinfer.errors import BudgetError, IntegrityError, UsageError
 
 ONE_TOKEN = GenerationOptions(max_tokens=2, ignore_eos=True)

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from uringinfer.engine.loading import LoadOptions, open_model
+from uringinfer.engine.loading import LoadOptions
+from uringinfer.engine.opening import open_model
 from uringinfer.errors import EnvironmentError_
 
 PROMPT = [(7 * n) % 600 for n in range(70)]

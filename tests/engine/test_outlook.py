@@ -4,7 +4,8 @@ from dataclasses import replace
 import pytest
 
 from uringinfer.engine import loading
-from uringinfer.engine.loading import LoadOptions, open_model
+from uringinfer.engine.loading import LoadOptions
+from uringinfer.engine.opening import open_model
 from uringinfer.engine.outlook import Rates, choices_of, outlook_of, sweep
 from uringinfer.errors import BudgetError
 from uringinfer.planning.machine import Bound, Machine

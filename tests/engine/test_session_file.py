@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from uringinfer.engine.generation import GenerationOptions
-from uringinfer.engine.loading import LoadOptions, open_model
+from uringinfer.engine.loading import LoadOptions
+from uringinfer.engine.opening import open_model
 from uringinfer.engine.session_file import SessionHeader, read_header, read_session, write_session
 from uringinfer.errors import EnvironmentError_, IntegrityError, UsageError
 from uringinfer.text.sampling import SamplingOptions

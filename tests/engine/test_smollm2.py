@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from uringinfer.engine.generation import GenerationOptions
-from uringinfer.engine.loading import LoadOptions, open_model
+from uringinfer.engine.loading import LoadOptions
+from uringinfer.engine.opening import open_model
 
 pytestmark = pytest.mark.slow
 

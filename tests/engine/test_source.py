@@ -3,7 +3,7 @@ import os
 import pytest
 from tiny_models import write_tiny_checkpoint
 
-from uringinfer.engine.loading import open_model
+from uringinfer.engine.opening import open_model
 from uringinfer.engine.source import find_container
 from uringinfer.errors import UsageError
 

@@ -1,82 +1,14 @@
 """The expert cache against a reader whose completions are scripted."""
 
-import os
-
 import numpy as np
 import pytest
-from trunk_fakes import GARBAGE, ScriptedReader
+from expert_bench import EXPERTS, LAYERS, RECORD
+from trunk_fakes import GARBAGE
 
-from uringinfer.container.checksum import crc32
-from uringinfer.container.manifest import Bank, TensorPart
 from uringinfer.errors import IntegrityError, ResidencyError
-from uringinfer.residency.experts import ExpertCache
-from uringinfer.residency.policies import make_policy
-from uringinfer.residency.records import ExpertRecords
 from uringinfer.residency.simulate import simulate
 from uringinfer.residency.trace import Trace, Turn
-from uringinfer.storage.direct import Direct, StorageFile
 from uringinfer.storage.reader import Priority
-
-LAYERS, EXPERTS, RECORD = 3, 12, 4096
-PARTS = (
-    TensorPart("gate", "f32", (8, 16), 0, 8, 0, 512),
-    TensorPart("up", "f32", (8, 16), 0, 8, 512, 512),
-    TensorPart("down", "f32", (16, 8), 0, 16, 1024, 512),
-    TensorPart("down_bias", "f32", (16,), 0, 16, 1536, 64),
-)
-
-
-class Bench:
-    """Banks on disk with random records, a scripted reader, and caches over both."""
-
-    def __init__(self, directory):
-        rng = np.random.default_rng(11)
-        self.contents, banks, files = {}, [], {}
-        for layer in range(LAYERS):
-            records = rng.standard_normal((EXPERTS, RECORD // 4), np.float32)
-            path = directory / f"experts-L{layer}.bin"
-            path.write_bytes(records.tobytes())
-            self.contents[layer] = records
-            checksums = tuple(crc32(record.view(np.uint8), 0) for record in records)
-            banks.append(Bank(layer, path.name, EXPERTS, RECORD, PARTS, checksums))
-            direct = Direct(False, "a test's file", 1, 1)
-            files[layer] = [StorageFile(path, os.open(path, os.O_RDONLY), path.stat().st_size, direct)]
-        self.paths = {layer: file.path for layer, (file,) in files.items()}
-        self.records = ExpertRecords(banks, files, lambda bank, expert: (0, expert * bank.record_bytes))
-        self.reader = ScriptedReader()
-
-    def cache(self, slots, policy="lfru", **options):
-        memory = [np.zeros(RECORD, np.uint8) for _ in range(slots)]
-        return ExpertCache(
-            self.records, self.reader, memory, make_policy(policy, range(LAYERS), EXPERTS), **options
-        )
-
-    def is_right(self, layer, expert, weights):
-        """Whether these are the weights of this expert."""
-        content = self.contents[layer][expert]
-        return (
-            np.array_equal(weights.matrices["gate"].data.view(np.float32), content[:128])
-            and np.array_equal(weights.matrices["up"].data.view(np.float32), content[128:256])
-            and np.array_equal(weights.matrices["down"].data.view(np.float32), content[256:384])
-            and np.array_equal(weights.biases["down_bias"], content[384:400])
-        )
-
-    def use(self, cache, layer, *experts):
-        """Demands `experts` for one token; the order in which they came, each checked."""
-        return self.use_chunk(cache, layer, [experts])
-
-    def use_chunk(self, cache, layer, routed):
-        order = []
-        with cache.demand(layer, np.array(routed)) as arriving:
-            for batch in arriving:
-                assert all(self.is_right(layer, expert, weights) for expert, weights in batch)
-                order += [expert for expert, _ in batch]
-        return order
-
-
-@pytest.fixture
-def bench(tmp_path):
-    return Bench(tmp_path)
 
 
 def test_each_distinct_expert_comes_once_with_its_own_weights(bench):
@@ -162,149 +94,6 @@ class Done:
     done = True
 
 
-def test_a_guess_is_read_behind_everything_else_and_counts_as_prefetched(bench):
-    cache = bench.cache(8, lookahead=3)
-    with cache.demand(0, np.array([[1, 2]])) as arriving:
-        cache.hint(1, np.array([5, 6, 7, 8]))
-        list(arriving)
-    bench.reader.begun |= {expert * RECORD for expert in range(EXPERTS)}
-    assert [request.priority for request in bench.reader.batches[-1]] == [Priority.SPECULATION] * 3
-    bench.use(cache, 1, 5, 6, 9)
-    statistics = cache.statistics()
-    assert (statistics.guesses, statistics.prefetched, statistics.misses) == (3, 2, 3)
-    assert statistics.guessed_bytes == 3 * RECORD
-    assert (statistics.recall_demanded, statistics.recall_named) == (3, 2)
-
-
-def test_a_prefetched_expert_is_an_ordinary_hit_the_next_time(bench):
-    cache = bench.cache(8, lookahead=3)
-    cache.hint(1, np.array([5]))
-    bench.use(cache, 1, 5)
-    bench.use(cache, 1, 5)
-    assert (cache.statistics().prefetched, cache.statistics().hits) == (1, 1)
-
-
-def test_no_expert_goes_between_its_hint_and_its_turn(bench):
-    cache = bench.cache(4, "lru", lookahead=3)
-    for layer, expert in ((1, 5), (2, 1), (2, 2), (2, 3)):
-        bench.use(cache, layer, expert)
-    # expert 5 is the least recently used, and both other guesses need a slot
-    cache.hint(1, np.array([5, 6, 7]))
-    before = len(bench.reader.requests)
-    bench.use(cache, 1, 5, 6, 7)
-    assert len(bench.reader.requests) == before
-
-
-def test_guesses_of_a_rank_that_is_mostly_wrong_are_not_read(bench):
-    cache = bench.cache(8, lookahead=2)
-    for _ in range(40):
-        cache.hint(1, np.array([5, 6]))
-        bench.use(cache, 1, 5, 7)
-    before = len(bench.reader.requests)
-    cache.hint(1, np.array([9, 11]))
-    assert [request.offset for request in bench.reader.requests[before:]] == [9 * RECORD]
-
-
-def test_a_layer_whose_experts_are_all_in_memory_wants_no_guess(bench):
-    cache = bench.cache(2 * EXPERTS, lookahead=2)
-    assert cache.wants_guess(1)
-    bench.use_chunk(cache, 1, [list(range(EXPERTS))])
-    assert not cache.wants_guess(1)
-    assert cache.wants_guess(2)
-    for layer in (0, 2):
-        bench.use_chunk(cache, layer, [list(range(EXPERTS))])
-    assert cache.wants_guess(1)  # some of its experts had to go
-    assert not bench.cache(4).wants_guess(1)  # nothing is guessed at all
-
-
-def test_what_was_loaded_at_the_start_needs_no_guess(bench):
-    cache = bench.cache(EXPERTS, lookahead=2)
-    cache.preload([(1, expert) for expert in range(EXPERTS)])
-    assert not cache.wants_guess(1)
-
-
-def test_a_guess_leaves_the_slots_that_a_turn_needs(bench):
-    cache = bench.cache(5, lookahead=4)
-    bench.use(cache, 2, 1, 2)
-    cache.hint(1, np.array([5, 6, 7, 8]))
-    assert cache.statistics().guesses == 3
-    assert [request.offset for request in bench.reader.batches[-1]] == [5 * RECORD, 6 * RECORD, 7 * RECORD]
-
-
-def test_slots_for_two_turns_are_enough_to_guess_a_whole_turn_while_another_goes_on(bench):
-    cache = bench.cache(6, lookahead=3)
-    bench.reader.begun |= {expert * RECORD for expert in range(EXPERTS)}
-    with cache.demand(0, np.array([[1, 2, 3]])) as arriving:
-        cache.hint(1, np.array([5, 6, 7]))
-        list(arriving)
-    assert cache.statistics().guesses == 3
-    assert sorted(bench.use(cache, 1, 5, 6, 7)) == [5, 6, 7]
-    assert (cache.statistics().prefetched, cache.statistics().misses) == (3, 3)
-
-
-def test_a_guess_takes_no_slot_of_the_turn_that_goes_on(bench):
-    cache = bench.cache(3, poison=True, lookahead=3)
-    with cache.demand(0, np.array([[1, 2]])) as arriving:
-        cache.hint(1, np.array([5, 6, 7]))
-        order = [expert for batch in arriving for expert, _ in batch]
-    assert sorted(order) == [1, 2]
-    assert cache.statistics().guesses == 1
-
-
-def test_a_guess_that_is_still_being_read_is_waited_for_not_read_twice(bench):
-    cache = bench.cache(8, lookahead=2)
-    cache.hint(1, np.array([5, 6]))
-    assert len(bench.reader.in_flight) == 2
-    assert sorted(bench.use(cache, 1, 5, 6)) == [5, 6]
-    assert len(bench.reader.requests) == 2
-
-
-def test_a_wrong_guess_whose_read_has_not_begun_is_taken_back(bench):
-    cache = bench.cache(4, poison=True, lookahead=3)
-    bench.reader.begun.add(6 * RECORD)
-    cache.hint(1, np.array([5, 6, 7]))
-    bench.use(cache, 1, 5, 1)
-    assert bench.reader.withdrawn == [7 * RECORD]
-    statistics = cache.statistics()
-    assert (statistics.guesses, statistics.guessed_bytes) == (2, 2 * RECORD)
-    bench.use(cache, 2, 8)  # in the slot of the guess that was taken back: nobody else had to go
-    assert sorted(bench.use(cache, 1, 5, 6)) == [5, 6]
-    assert cache.statistics().misses == 2
-    assert bench.use(cache, 1, 7) == [7]
-    assert cache.statistics().misses == 3
-
-
-@pytest.mark.parametrize("policy", ["lru", "lfu", "lfru"])
-def test_guesses_taken_back_turn_after_turn_leave_a_cache_that_works(bench, policy):
-    cache = bench.cache(6, policy, poison=True, lookahead=3)
-    rng = np.random.default_rng(7)
-    for turn in range(300):
-        guess, used = (rng.permutation(EXPERTS)[:count] for count in (3, 2))
-        bench.reader.begun = {int(expert) * RECORD for expert in rng.permutation(EXPERTS)[:6]}
-        cache.hint(turn % LAYERS, guess)
-        assert sorted(bench.use(cache, turn % LAYERS, *used.tolist())) == sorted(used.tolist())
-    assert bench.reader.withdrawn
-
-
-def test_guesses_that_were_wrong_make_room_when_their_reads_are_over(bench):
-    cache = bench.cache(4, lookahead=3)
-    bench.reader.begun |= {expert * RECORD for expert in range(EXPERTS)}
-    cache.hint(1, np.array([5, 6, 7]))
-    assert bench.use(cache, 1, 1, 2, 3, 4) != []
-    assert sorted(bench.use(cache, 2, 8, 9, 10, 11)) == [8, 9, 10, 11]
-
-
-def test_a_guess_whose_read_failed_harms_nobody_and_is_read_again_on_demand(bench):
-    cache = bench.cache(8, lookahead=2)
-    bench.reader.failing.add(5 * RECORD)
-    cache.hint(1, np.array([5]))
-    bench.use(cache, 2, 1)
-    bench.reader.complete(5 * RECORD)
-    bench.use(cache, 2, 2)
-    bench.reader.failing.clear()
-    assert bench.use(cache, 1, 5) == [5]
-
-
 def test_a_failed_read_of_a_demanded_expert_is_an_error_and_a_later_demand_reads_again(bench):
     cache = bench.cache(8)
     bench.reader.failing.add(5 * RECORD)
@@ -378,13 +167,6 @@ def test_what_was_wanted_most_is_the_last_of_what_was_loaded_to_go(bench):
     bench.use(cache, 0, 9)
     assert bench.use(cache, 0, 4) == [4]
     assert (cache.statistics().hits, cache.statistics().misses) == (1, 1)
-
-
-def test_a_guess_is_judged_by_its_own_layer_alone(bench):
-    cache = bench.cache(8, lookahead=2)
-    cache.hint(1, np.array([5, 6]))
-    bench.use(cache, 2, 5, 6)
-    assert cache.statistics().recall is None
 
 
 def test_an_abandoned_turns_experts_can_be_given_up_again(bench):

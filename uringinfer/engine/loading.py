@@ -1,10 +1,10 @@
-"""How a model is loaded: opened, measured, planned, filled.
+"""How a model that is open is loaded: measured, planned, filled.
 
 The order is what makes the budget true. Everything that a run needs besides weights is in memory before
 anything is planned: modules, the tokenizer, the kernels with their threads. Then the process is measured,
-and what is left of the budget is planned to the byte. So loading has two steps: `open_model` does the first,
-`OpenModel.load` the second; between them a caller can turn a prompt into tokens and ask for just enough
-context.
+and what is left of the budget is planned to the byte. So there are two steps: `opening.open_model` does the
+first, `OpenModel.load` the second; between them a caller can turn a prompt into tokens and ask for just
+enough context.
 """
 
 from __future__ import annotations
@@ -27,18 +27,14 @@ from uringinfer.engine.expert_loading import (
     learned_usage,
     usage_curve,
 )
-from uringinfer.engine.memory import carve_trunk, peak_resident_bytes, release_unused, warm_up
+from uringinfer.engine.memory import carve_trunk, release_unused
 from uringinfer.engine.prompt import Prompter
 from uringinfer.engine.routing_log import dense_model
 from uringinfer.engine.session import as_tokens, check_header, check_room
 from uringinfer.engine.session_file import SessionHeader
-from uringinfer.engine.source import MANIFEST, find_container
 from uringinfer.errors import BudgetError, UsageError
-from uringinfer.kernels import Kernels, open_kernels
-from uringinfer.models import model_from_config
+from uringinfer.kernels import Kernels
 from uringinfer.models.base import Model
-from uringinfer.packing.layout import SegmentSize, cut_trunk, make_layout
-from uringinfer.packing.sources import open_source
 from uringinfer.planning.machine import Machine, resident_bytes
 from uringinfer.planning.memory import MemoryPlan, ModelSizes, default_budget, plan_memory
 from uringinfer.planning.planner import Placement
@@ -55,9 +51,6 @@ from uringinfer.units import format_size
 
 Progress = Callable[[str, int, int], None]
 """Called with what is going on ("packing", "loading"), bytes done, bytes in all."""
-
-Announce = Callable[[str], None]
-"""Called with one line of text about something long that is about to begin."""
 
 DEFAULT_CHUNK = 128
 """Tokens of the prompt fed in one pass over the weights."""
@@ -91,7 +84,7 @@ class LoadOptions:
 
 
 class OpenModel:
-    """A model whose files are open and whose weights are not loaded yet. Made by `open_model`.
+    """A model whose files are open and whose weights are not loaded yet. Made by `opening`.
 
     `opening_peak` is the most memory that opening it took, 0 if the process had more before. `is_packed`
     False: there is a layout and no container, to plan with and not to load. `cuts` are the trunk's segments
@@ -356,71 +349,3 @@ class OpenModel:
 def _part(progress: Progress | None, what: str) -> Callable[[int, int], None] | None:
     """The progress of one thing."""
     return None if progress is None else lambda done, total: progress(what, done, total)
-
-
-def open_model(
-    path: str | Path,
-    *,
-    threads: int | None = None,
-    native: bool | None = None,
-    pack_dir: Path | None = None,
-    chat_template: Path | None = None,
-    experts_per_token: int | None = None,
-    progress: Progress | None = None,
-    announce: Announce | None = None,
-) -> OpenModel:
-    """Opens the model at `path`: a container, or a checkpoint directory or GGUF file, which is packed first.
-
-    `native` None takes the native kernels if they are there, True insists on them. A checkpoint is packed
-    once, into `pack_dir` or the user's cache directory, after `announce` was told. `chat_template` is a file
-    that takes the place of the model's own template. `experts_per_token` makes each token use so many
-    experts instead of what the model was trained with: the one option that changes answers.
-
-    Raises UsageError if there is no model at `path`, UnsupportedModelError for a family that is not known,
-    IntegrityError for damaged files.
-    """
-    peak_before = peak_resident_bytes()
-    container = Container.open(find_container(Path(path), pack_dir, progress, announce))
-    config = container.manifest.config
-    model = model_from_config(config, experts_per_token=experts_per_token)
-    notes = []
-    if experts_per_token is not None:
-        own = model_from_config(config).experts_per_token
-        if experts_per_token != own:
-            notes.append(
-                f"{experts_per_token} experts per token instead of the model's {own}: this changes answers"
-            )
-    kernels = open_kernels(native, threads)
-    prompter = Prompter(container.path, chat_template)
-    warm_up(kernels)
-    peak = peak_resident_bytes()
-    opening_peak = peak if peak > peak_before else 0
-    return OpenModel(container, model, prompter, kernels, opening_peak=opening_peak, notes=notes)
-
-
-def open_to_plan(path: str | Path, segment: SegmentSize | None = None) -> OpenModel:
-    """The model at `path` to plan with: a container, or a checkpoint as its container would be (with
-    `segment`, see `pack`), whatever its size. Nothing is written.
-
-    Raises UsageError for a `segment` where a container is already, and what opening and packing raise before
-    anything is written.
-    """
-    path = Path(path)
-    if (path / MANIFEST).is_file():
-        if segment is not None:
-            raise UsageError(f"{path} is packed already", hint="leave --segment out")
-        return open_model(path)
-    source = open_source(path)
-    try:
-        model = model_from_config(source.config)
-        chosen = segment or "auto"
-        container = Container(path, make_layout(model, source, chosen).manifest)
-        cuts = {_cut_name(chosen): container.segments}
-        cuts |= {name: cut_trunk(model, source, name) for name in ("layer", "auto") if name != chosen}
-    finally:
-        source.close()
-    return OpenModel(container, model, Prompter.of_model(path), open_kernels(), is_packed=False, cuts=cuts)
-
-
-def _cut_name(segment: SegmentSize) -> str:
-    return format_size(segment) if isinstance(segment, int) else segment
