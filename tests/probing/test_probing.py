@@ -313,6 +313,27 @@ def test_saving_keeps_other_drives(tmp_path: Path) -> None:
     assert set(json.loads((tmp_path / "drives.json").read_text())) == {"S1", "S2"}
 
 
+def test_a_save_that_fails_leaves_the_older_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = ProbeReport(replace(CONDITIONS, device=Device("x", None, None, None, "S1")), None, (row(),))
+    (tmp_path / "drives.json").write_text("{}")
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(EnvironmentError_, match="No space left on device"):
+        save_rate(report, tmp_path)
+    assert (tmp_path / "drives.json").read_text() == "{}"
+    assert [file.name for file in tmp_path.iterdir()] == ["drives.json"]
+
+
+def test_a_pipe_has_no_rates_and_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "drives.json")
+    assert saved_rate(tmp_path, tmp_path) is None
+
+
 def test_a_drive_that_was_never_probed_has_no_rate(tmp_path: Path) -> None:
     assert saved_rate(tmp_path, tmp_path) is None
 

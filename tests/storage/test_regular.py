@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from uringinfer.errors import IntegrityError
-from uringinfer.storage.regular import open_regular, read_regular
+from uringinfer.errors import EnvironmentError_, IntegrityError
+from uringinfer.storage.regular import open_regular, read_regular, replacing
 
 
 def test_a_file_and_a_link_to_one_are_read(tmp_path: Path) -> None:
@@ -47,3 +47,29 @@ def test_a_refused_file_is_closed(tmp_path: Path) -> None:
     with pytest.raises(IntegrityError):
         open_regular(tmp_path)
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_a_new_file_takes_the_place_of_the_older_one_only_when_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"older")
+    with replacing(path, 0o600) as file:
+        file.write(b"newer")
+        assert path.read_bytes() == b"older"
+    assert path.read_bytes() == b"newer"
+    assert path.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(ZeroDivisionError), replacing(path) as file:
+        file.write(b"half")
+        raise ZeroDivisionError
+    assert path.read_bytes() == b"newer"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_stays_one_and_a_pipe_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("file")
+    with replacing(tmp_path / "link") as file:
+        file.write(b"bytes")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "file").read_bytes() == b"bytes"
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(EnvironmentError_, match="it is no regular file"), replacing(tmp_path / "pipe"):
+        pytest.fail("a pipe was opened")

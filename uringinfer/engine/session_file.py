@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from uringinfer.container.checksum import crc32
 from uringinfer.container.fields import MAX_INTEGER, Fields, parse_object
 from uringinfer.errors import EnvironmentError_, IntegrityError, UsageError
-from uringinfer.storage.regular import open_regular, replaceable
+from uringinfer.storage.regular import open_regular, replacing
 
 MAGIC = b"uringses"
 VERSION = 1
@@ -71,20 +71,9 @@ def write_session(path: Path, header: SessionHeader, arrays: Arrays) -> None:
 
     Raises EnvironmentError_ if it cannot be written; then the older file is as it was.
     """
-    place = replaceable(path)
-    temporary = place.with_name(f".{place.name}.{os.getpid()}")
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                _write(file, header, arrays)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(place)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        _sync_directory(place.parent)
+        with replacing(path, 0o600) as file:
+            _write(file, header, arrays)
     except OSError as error:
         raise EnvironmentError_(
             f"cannot write the session {path}: {os.strerror(error.errno or 0)}", hint="choose another file"
@@ -212,11 +201,3 @@ def _take(file: BufferedReader, nbytes: int, path: Path) -> bytes:
 
 def _short(path: Path) -> IntegrityError:
     return IntegrityError(f"{path} is shorter than it says", hint="the file is damaged; begin anew")
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

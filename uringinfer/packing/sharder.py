@@ -24,10 +24,11 @@ from uringinfer.container.checksum import crc32
 from uringinfer.container.manifest import MANIFEST_NAME
 from uringinfer.container.sharding import MARKER_NAME, MAX_DRIVES, Sharding, marker
 from uringinfer.errors import EnvironmentError_, IntegrityError, UsageError
-from uringinfer.packing.staging import check_space, sync_directory, write_synced
+from uringinfer.packing.staging import check_space, write_synced
 from uringinfer.packing.windows import Bytes, aligned_buffer, read_range
 from uringinfer.packing.writer import BUFFER_BYTES, OutputFile
 from uringinfer.storage.direct import StorageFile, open_file
+from uringinfer.storage.regular import sync_directory
 from uringinfer.units import counted
 
 Progress = Callable[[int, int], None]

@@ -16,6 +16,7 @@ from uringinfer.container.manifest import MANIFEST_NAME
 from uringinfer.errors import EnvironmentError_, UsageError
 from uringinfer.packing.journal import JOURNAL_NAME, Journal
 from uringinfer.packing.writer import OutputFile, write_error
+from uringinfer.storage.regular import sync_directory
 from uringinfer.units import format_size
 
 SPARE_BYTES = 16 << 20
@@ -141,12 +142,3 @@ def _check_ours(path: Path) -> None:
         marks = (path / JOURNAL_NAME, path / MANIFEST_NAME)
         if not any(mark.exists() for mark in marks):
             raise UsageError(f"{path} exists and was not left by a pack", hint="move or remove it")
-
-
-def sync_directory(path: Path) -> None:
-    """Makes the names in a directory durable."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from uringinfer.environment import cache_directory
-from uringinfer.errors import EnvironmentError_
+from uringinfer.errors import EnvironmentError_, IntegrityError
 from uringinfer.probing.report import ProbeReport
 from uringinfer.storage.device import find_device
-from uringinfer.storage.regular import replaceable
+from uringinfer.storage.regular import read_regular, replaceable, replacing
 
 _FILE_NAME = "drives.json"
 
@@ -37,7 +36,6 @@ def save_rate(report: ProbeReport, directory: Path | None = None) -> Path:
     if best is None or device is None:
         raise EnvironmentError_(f"nothing to save: {report.verdict}", hint="probe a directory on a drive")
     path = (directory or cache_directory()) / _FILE_NAME
-    place = replaceable(path)
     drives = _load(path)
     drives[device.key] = asdict(
         SavedRate(
@@ -48,10 +46,9 @@ def save_rate(report: ProbeReport, directory: Path | None = None) -> Path:
         )
     )
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=place.parent, delete=False) as file:
-            json.dump(drives, file, indent=1)
-        Path(file.name).replace(place)
+        replaceable(path).parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as file:
+            file.write(json.dumps(drives, indent=1).encode())
     except OSError as error:
         raise EnvironmentError_(f"{path}: {error.strerror}", hint="set XDG_CACHE_HOME") from None
     return path
@@ -75,7 +72,7 @@ def saved_rate(path: str | os.PathLike[str], directory: Path | None = None) -> S
 def _load(path: Path) -> dict[str, Any]:
     """The drives in `path`; none if it is not there or was damaged: it can be measured again."""
     try:
-        drives = json.loads(path.read_text())
-    except (OSError, ValueError):
+        drives = json.loads(read_regular(path))
+    except (OSError, ValueError, RecursionError, IntegrityError):
         return {}
     return drives if isinstance(drives, dict) else {}

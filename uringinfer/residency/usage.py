@@ -8,7 +8,6 @@ model is left out with a note, never an error.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from uringinfer.errors import EnvironmentError_, IntegrityError
 from uringinfer.residency.policies import ExpertKey
-from uringinfer.storage.regular import read_regular, replaceable
+from uringinfer.storage.regular import read_regular, replacing
 
 FILE_NAME = "usage.json"
 _VERSION = 1
@@ -88,16 +87,10 @@ def read_usage(
 def write_usage(directory: Path, fingerprint: str, usage: UsageCounts) -> None:
     """Writes the counts, whole or not at all. Raises EnvironmentError_ if `directory` cannot be written."""
     path = directory / FILE_NAME
-    place = replaceable(path)
-    temporary = place.with_name(f"{place.name}.{os.getpid()}.tmp")
     try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(usage.to_json(fingerprint))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(place)
+        with replacing(path) as file:
+            file.write(usage.to_json(fingerprint).encode())
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise EnvironmentError_(
             f"cannot write {path}: {error.strerror}", hint="leave --learn out, or make it writable"
         ) from None

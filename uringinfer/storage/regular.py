@@ -6,7 +6,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from io import BufferedReader
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedReader, BufferedWriter
 from pathlib import Path
 
 from uringinfer.errors import EnvironmentError_, IntegrityError
@@ -50,6 +52,37 @@ def replaceable(path: Path) -> Path:
             f"cannot write {path}: it is no regular file, and would be replaced", hint="choose another file"
         )
     return place
+
+
+@contextmanager
+def replacing(path: Path, mode: int = 0o666) -> Iterator[BufferedWriter]:
+    """A new file that takes the place of `path` in one step, and for good, where the `with` ends cleanly.
+    Where it does not, an older file is as it was, and nothing else is left.
+
+    Raises as `replaceable` does; OSError if it cannot be written.
+    """
+    place = replaceable(path)
+    temporary = place.with_name(f".{place.name}.{os.getpid()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(descriptor)
+        temporary.replace(place)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_directory(place.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Makes the names in a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _irregular(path: Path) -> IntegrityError:
