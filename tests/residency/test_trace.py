@@ -114,14 +114,14 @@ def test_a_trace_that_is_not_there_is_named(tmp_path):
 
 
 def test_a_trace_that_cannot_be_written_is_named(tmp_path):
-    with pytest.raises(EnvironmentError_, match="cannot be written"):
+    with pytest.raises(EnvironmentError_, match="cannot write"):
         TraceWriter(tmp_path / "missing" / "t")
 
 
 def test_a_full_drive_is_named_by_the_tokens_that_do_not_fit():
     layers = [(layer, range(100)) for layer in range(100)]
     with (
-        pytest.raises(EnvironmentError_, match="trace '/dev/full' cannot be written: No space left"),
+        pytest.raises(EnvironmentError_, match="cannot write /dev/full: No space left"),
         TraceWriter(Path("/dev/full")) as writer,
     ):
         writer.write_token(0, layers)
@@ -130,7 +130,7 @@ def test_a_full_drive_is_named_by_the_tokens_that_do_not_fit():
 
 
 def test_a_drive_that_is_full_at_the_end_is_named_too():
-    full = pytest.raises(EnvironmentError_, match="trace '/dev/full' cannot be written: No space left")
+    full = pytest.raises(EnvironmentError_, match="cannot write /dev/full: No space left")
     with full, TraceWriter(Path("/dev/full")) as writer:
         writer.write_token(0, [(0, [1])])
 

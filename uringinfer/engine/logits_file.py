@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import Self
 
 import numpy as np
 
-from uringinfer.errors import EnvironmentError_
 from uringinfer.models.base import Floats
+from uringinfer.storage.growing_file import GrowingFile
 
 _HEADER_BYTES = 128
 
@@ -23,17 +21,14 @@ class LogitsFile:
     """
 
     def __init__(self, path: Path | str, vocab: int) -> None:
-        self._path = Path(path)
         self._vocab = vocab
         self._rows = 0
-        with self._naming_the_file():
-            self._file: BinaryIO = self._path.open("wb")
-            self._file.write(_header(0, vocab))
+        self._file = GrowingFile(Path(path))
+        self._file.append(_header(0, vocab))
 
     def append(self, logits: Floats) -> None:
         """Adds rows [n, vocab]."""
-        with self._naming_the_file():
-            self._file.write(np.ascontiguousarray(logits, np.float32).data)
+        self._file.append(np.ascontiguousarray(logits, np.float32).data)
         self._rows += len(logits)
 
     def __enter__(self) -> Self:
@@ -45,25 +40,7 @@ class LogitsFile:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        try:
-            with self._naming_the_file():
-                try:
-                    self._file.seek(0)
-                    self._file.write(_header(self._rows, self._vocab))
-                finally:
-                    self._file.close()
-        except EnvironmentError_:
-            if error is None:  # else the first error is the one to tell
-                raise
-
-    @contextmanager
-    def _naming_the_file(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise EnvironmentError_(
-                f"cannot write {self._path}: {error.strerror}", hint="choose another file"
-            ) from None
+        self._file.close(error, head=_header(self._rows, self._vocab))
 
 
 def _header(rows: int, vocab: int) -> bytes:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +24,7 @@ import numpy as np
 
 from uringinfer.errors import EnvironmentError_, IntegrityError, UsageError
 from uringinfer.residency.policies import ExpertKey
+from uringinfer.storage.growing_file import GrowingFile
 
 MAX_LAYERS = 1 << 12
 MAX_EXPERTS = 1 << 16
@@ -170,9 +170,7 @@ class TraceWriter:
         if kind not in ("jsonl", "pairs"):
             raise UsageError(f"no trace is of the kind '{kind}'", hint="choose jsonl or pairs")
         self._kind = kind
-        self._path = path
-        with self._naming_the_file():
-            self._file = path.open("wb")
+        self._file = GrowingFile(path)
 
     def write_token(self, token: int, layers: Sequence[tuple[int, Sequence[int]]]) -> None:
         """One token's experts: (layer number, experts) of each layer that has some, in the order of
@@ -183,8 +181,7 @@ class TraceWriter:
         else:
             pairs = [(layer, expert) for layer, chosen in layers for expert in chosen]
             data = np.array(pairs, "<i4").tobytes()
-        with self._naming_the_file():
-            self._file.write(data)
+        self._file.append(data)
 
     def __enter__(self) -> TraceWriter:
         return self
@@ -192,18 +189,4 @@ class TraceWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            with self._naming_the_file():
-                self._file.close()
-        except EnvironmentError_:
-            if error is None:  # else the first error is the one to tell
-                raise
-
-    @contextmanager
-    def _naming_the_file(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise EnvironmentError_(
-                f"trace '{self._path}' cannot be written: {error.strerror}", hint="choose another file"
-            ) from error
+        self._file.close(error)
