@@ -28,7 +28,6 @@ from uringinfer.packing import PackReport, pack
 from uringinfer.pages.run_page import write_page
 from uringinfer.perplexity import Comparison, PerplexityResult, measure_perplexity
 from uringinfer.planning.planner import Placement
-from uringinfer.planning.presets import PRESETS
 from uringinfer.probing import Conditions as ProbeConditions
 from uringinfer.probing import Mode as ProbeMode
 from uringinfer.probing import ProbeReport, SavedRate, probe, save_rate, saved_rate
@@ -46,7 +45,6 @@ __all__ = [
     "DEFAULT_LOOKAHEAD",
     "DEFAULT_POLICY",
     "ONLINE_POLICIES",
-    "PRESETS",
     "Bench",
     "BenchResult",
     "BuildFacts",

@@ -13,7 +13,7 @@ from uringinfer import api
 from uringinfer.cli import shared
 from uringinfer.cli.bench_plot import draw
 from uringinfer.cli.bench_table import as_csv, as_markdown, head, row_json
-from uringinfer.cli.plot import check_plot
+from uringinfer.cli.plot import plot_option
 from uringinfer.cli.progress import progress, quiet_option
 from uringinfer.cli.values import parse_counts, parse_sizes
 from uringinfer.errors import UsageError
@@ -60,7 +60,7 @@ def _positive_counts(text: str) -> list[int]:
 @click.option(
     "-r", "--repetitions", type=click.IntRange(1), default=5, show_default=True, help="Repetitions."
 )
-@shared.chunk
+@shared.chunk(api.DEFAULT_CHUNK)
 @click.option(
     "--budget", "budgets", type=parse_sizes, metavar="SIZE,...", help="Memory of the whole process."
 )
@@ -92,13 +92,7 @@ def _positive_counts(text: str) -> list[int]:
     help="Shape of the results.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
-@click.option(
-    "--plot",
-    type=click.Path(path_type=Path),
-    callback=check_plot,
-    metavar="FILE",
-    help="Draw tokens/s over the budget, under what drive and memory allow.",
-)
+@plot_option("Draw tokens/s over the budget, under what drive and memory allow")
 @shared.page
 @shared.pack_dir
 @quiet_option

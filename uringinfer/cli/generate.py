@@ -57,7 +57,7 @@ def _token_ids(text: str) -> list[int]:
 @click.option(
     "-c", "--context", type=click.IntRange(1), help="Room for so many tokens.  [default: what is needed]"
 )
-@shared.chunk
+@shared.chunk(api.DEFAULT_CHUNK)
 @shared.threads
 @click.option("-s", "--seed", type=click.IntRange(0), help="Seed of the sampler.  [default: drawn]")
 @click.option(
@@ -85,9 +85,7 @@ def _token_ids(text: str) -> list[int]:
 @click.option("--stop", multiple=True, metavar="TEXT", help="End before this text; may be repeated.")
 @click.option("--ignore-eos", is_flag=True, help="Go on behind the model's end token.")
 @shared.budget
-@click.option(
-    "--preset", type=click.Choice(api.PRESETS), help="A named memory for the trunk, instead of --budget."
-)
+@shared.preset
 @shared.trunk_budget
 @shared.cache_budget
 @click.option(
@@ -247,11 +245,13 @@ def _load_options(
 ) -> api.LoadOptions:
     tokens = saved_tokens + prompt_tokens + options["max_tokens"]
     context = options["context"] or opened.context_for(tokens)
-    preset = None if options["preset"] is None else api.PRESETS[options["preset"]]
+    trunk_budget, cache_budget = shared.preset_budgets(
+        options["preset"], options["trunk_budget"], options["cache_budget"]
+    )
     return api.LoadOptions(
         budget=options["budget"],
-        trunk_budget=options["trunk_budget"] or (preset.trunk_bytes if preset else None),
-        cache_budget=options["cache_budget"] or (preset.cache_bytes if preset else None),
+        trunk_budget=trunk_budget,
+        cache_budget=cache_budget,
         cache_policy=options["policy"],
         lookahead=options["lookahead"],
         context=context,

@@ -11,7 +11,7 @@ import click
 
 from uringinfer import api
 from uringinfer.cli import shared
-from uringinfer.cli.plot import check_plot, new_figure, save_figure
+from uringinfer.cli.plot import new_figure, plot_option, save_figure
 from uringinfer.cli.progress import progress, quiet_option
 from uringinfer.cli.table import format_table
 from uringinfer.cli.values import segment_size
@@ -38,8 +38,8 @@ def _sweep_range(text: str) -> list[int]:
 
 @click.command()
 @click.argument("model", type=click.Path(path_type=Path))
-@click.option("--budget", type=parse_size, metavar="SIZE", help="Memory of the whole process.")
-@click.option("--preset", type=click.Choice(api.PRESETS), help="Named budgets of trunk and expert cache.")
+@shared.budget
+@shared.preset
 @shared.trunk_budget
 @shared.cache_budget
 @click.option(
@@ -57,7 +57,7 @@ def _sweep_range(text: str) -> list[int]:
     type=click.IntRange(1),
     help="Tokens of the conversation; 4096 unless given (generate takes what prompt and -n need).",
 )
-@shared.chunk
+@shared.chunk(api.DEFAULT_CHUNK)
 @click.option("--drive", type=parse_rate, metavar="RATE", help="The drive's rate, such as 2.0GB/s.")
 @click.option(
     "--compute", type=parse_rate, metavar="RATE", help="What a pass works off in memory, such as 20GB/s."
@@ -69,13 +69,7 @@ def _sweep_range(text: str) -> list[int]:
     help="The same for routed experts.  [default: that of --compute]",
 )
 @click.option("--measure", is_flag=True, help="Clock drive and passes on MODEL, two seconds each.")
-@click.option(
-    "--plot",
-    type=click.Path(path_type=Path),
-    callback=check_plot,
-    metavar="FILE",
-    help="Draw the sweep (png, svg, pdf).",
-)
+@plot_option("Draw the sweep")
 @quiet_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
@@ -116,9 +110,7 @@ def command(
     _refuse_conflicts(budget, preset, budgets, plot, measure=measure, rates=(drive, compute, expert_compute))
     if expert_compute is not None and compute is None:
         raise UsageError("--expert-compute needs the rate of the rest", hint="give --compute as well")
-    if preset is not None:
-        trunk_budget = trunk_budget or api.PRESETS[preset].trunk_bytes
-        cache_budget = cache_budget or api.PRESETS[preset].cache_bytes
+    trunk_budget, cache_budget = shared.preset_budgets(preset, trunk_budget, cache_budget)
     options = api.LoadOptions(
         budget=budget,
         context=context,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -11,11 +12,22 @@ from uringinfer.errors import EnvironmentError_, UsageError
 
 FORMATS = (".eps", ".jpeg", ".jpg", ".pdf", ".png", ".ps", ".svg", ".svgz", ".tif", ".tiff", ".webp")
 """Endings of a plot's name."""
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def plot_option(purpose: str) -> Callable[[Command], Command]:
+    """`--plot FILE`, which is refused before any work unless its ending is a format."""
+    return click.option(
+        "--plot",
+        type=click.Path(path_type=Path),
+        callback=check_plot,
+        metavar="FILE",
+        help=f"{purpose} (png, svg, pdf).",
+    )
 
 
 def check_plot(context: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
-    """The callback of every `--plot`: raises UsageError, before any work, unless the name's ending is one of
-    `FORMATS`."""
+    """Raises UsageError unless the name's ending is one of `FORMATS`."""
     if path is not None and path.suffix.lower() not in FORMATS:
         ending = f"the ending '{path.suffix}'" if path.suffix else "no ending"
         raise UsageError(f"plot '{path}' has {ending}, which is no format", hint="name it .png, .svg or .pdf")

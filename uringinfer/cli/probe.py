@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from uringinfer import api
-from uringinfer.cli.plot import check_plot
+from uringinfer.cli.plot import plot_option
 from uringinfer.cli.probe_plot import draw
 from uringinfer.cli.progress import progress, quiet_option
 from uringinfer.cli.table import format_table
@@ -48,13 +48,7 @@ _HEADER = (
 @click.option("--size", help="Size of the test file, or how much of a file to read.")
 @click.option("--require-direct", is_flag=True, help="Fail (exit 3) where the page cache is not bypassed.")
 @click.option("--save", is_flag=True, help="Remember the best rate of this drive, for `plan`.")
-@click.option(
-    "--plot",
-    type=click.Path(path_type=Path),
-    callback=check_plot,
-    metavar="FILE",
-    help="Draw the rates (png, svg, pdf).",
-)
+@plot_option("Draw the rates")
 @quiet_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with fio's names.")
 def command(

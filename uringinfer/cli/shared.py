@@ -1,16 +1,22 @@
-"""Options that several commands share: one name, one meaning, one help text."""
+"""Options that several commands share: one name, one meaning, one help text.
+
+Nothing heavy is imported here: some of these commands need no model, and begin at once.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import get_args
+from typing import Any, TypeVar, get_args
 
 import click
 
-from uringinfer.engine.loading import DEFAULT_CHUNK
 from uringinfer.planning.planner import Placement
+from uringinfer.planning.presets import PRESETS
 from uringinfer.storage.reader import ReaderKind
 from uringinfer.units import parse_size
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 budget = click.option(
     "--budget",
@@ -18,18 +24,16 @@ budget = click.option(
     metavar="SIZE",
     help="Memory of the whole process, such as 8G.  [default: what the machine grants]",
 )
+preset = click.option(
+    "--preset",
+    type=click.Choice(list(PRESETS)),
+    help="Named budgets of trunk and expert cache, instead of --budget.",
+)
 trunk_budget = click.option(
     "--trunk-budget", type=parse_size, metavar="SIZE", help="Memory of the trunk, pinned segments and ring."
 )
 cache_budget = click.option(
     "--cache-budget", type=parse_size, metavar="SIZE", help="Memory of the expert cache."
-)
-chunk = click.option(
-    "--chunk",
-    type=click.IntRange(1),
-    default=DEFAULT_CHUNK,
-    show_default=True,
-    help="Prompt tokens fed in one pass over the weights.",
 )
 threads = click.option(
     "-t", "--threads", type=click.IntRange(1), help="Threads that compute.  [default: all processors]"
@@ -60,3 +64,23 @@ page = click.option(
     metavar="FILE.html",
     help="Write a page that shows what bounds the run.",
 )
+
+
+def chunk(default: int) -> Callable[[Command], Command]:
+    """`--chunk`; what a model is loaded with by default is for those to say who load one."""
+    return click.option(
+        "--chunk",
+        type=click.IntRange(1),
+        default=default,
+        show_default=True,
+        help="Prompt tokens fed in one pass over the weights.",
+    )
+
+
+def preset_budgets(
+    name: str | None, trunk_budget: int | None, cache_budget: int | None
+) -> tuple[int | None, int | None]:
+    """Bytes of trunk and expert cache; those of the preset where none are given."""
+    if name is None:
+        return trunk_budget, cache_budget
+    return trunk_budget or PRESETS[name].trunk_bytes, cache_budget or PRESETS[name].cache_bytes

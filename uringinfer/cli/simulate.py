@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from uringinfer.cli.plot import check_plot, new_figure, save_figure
+from uringinfer.cli.plot import new_figure, plot_option, save_figure
 from uringinfer.cli.progress import progress, quiet_option
 from uringinfer.cli.table import format_table
 from uringinfer.cli.values import parse_counts, parse_sizes
@@ -72,13 +72,7 @@ class Costs:
 @click.option("--drive", type=parse_rate, metavar="RATE", help="Drive rate such as 2.0GB/s, to give times.")
 @quiet_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option(
-    "--plot",
-    type=click.Path(path_type=Path),
-    callback=check_plot,
-    metavar="FILE",
-    help="Draw the hit rates (png, svg, pdf).",
-)
+@plot_option("Draw the hit rates")
 def command(
     trace: Path,
     slots: list[int] | None,
