@@ -135,6 +135,13 @@ def test_listing_the_commands_imports_none_of_them():
     assert result.stdout.splitlines()[-1] == "False"
 
 
+@pytest.mark.parametrize("name", ["completion", "info", "pack", "shard", "simulate", "verify"])
+def test_a_command_that_runs_no_model_imports_no_engine(name):
+    code = f"import sys, {COMMANDS[name]}; print('uringinfer.engine.engine' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "False\n"
+
+
 def test_version_tells_what_the_build_and_the_machine_have(command_line):
     lines = command_line("--version").stdout.splitlines()
     assert lines[0].startswith("uringinfer ")

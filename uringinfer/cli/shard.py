@@ -9,7 +9,6 @@ from pathlib import Path
 import click
 
 from uringinfer.cli.progress import progress, quiet_option
-from uringinfer.doctor.read_clock import clock_reads
 from uringinfer.errors import EnvironmentError_, UsageError
 from uringinfer.packing.sharder import shard
 from uringinfer.storage.probe_file import random_file
@@ -83,6 +82,8 @@ def _parsed(text: str | None) -> list[float] | None:
 
 def _measured(directories: Sequence[Path]) -> list[float]:
     """The read rate of each drive, in bytes per second, on a file of random bytes."""
+    from uringinfer.doctor.read_clock import clock_reads  # late: the doctor brings the engine with it
+
     rates = []
     for directory in directories:
         with random_file(directory, PROBE_BYTES) as file:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from uringinfer.errors import UsageError
-from uringinfer.packing.layout import SegmentSize
 from uringinfer.units import parse_size
+
+if TYPE_CHECKING:  # packing takes a tenth of a second to import, and `simulate` needs none of it
+    from uringinfer.packing.layout import SegmentSize
 
 
 def parse_counts(text: str) -> list[int]:
