@@ -10,6 +10,7 @@ import pytest
 
 sys.path += [str(Path(__file__).parents[2] / "scripts"), str(Path(__file__).parents[1] / "packing")]
 from checkpoint_maker import write_tensors
+from greedy_logits import greedy_logits, load_for_logits
 from make_synthetic import write_checkpoint
 from synthetic_moe import moe_config, moe_tensors
 from tiny_models import write_tiny_checkpoint
@@ -90,13 +91,8 @@ def decoded_model(container, directory):
 
 def logits(opened, **options):
     """Of every position of the prompt, and of greedy steps."""
-    settings = {"context": 64, "all_logits": True, "poison_slots": True} | options
-    with opened.load(LoadOptions(**settings)) as engine:
-        session = engine.session()
-        rows = [session.feed(PROMPT, all_logits=True)]
-        for _ in range(STEPS):
-            rows.append(session.step(int(rows[-1][-1].argmax()))[None])
-        return np.concatenate(rows)
+    with load_for_logits(opened, **options) as engine:
+        return greedy_logits(engine, PROMPT, STEPS)
 
 
 def packed(checkpoint, directory, **options):

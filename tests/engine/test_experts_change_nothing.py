@@ -4,12 +4,13 @@ import json
 
 import numpy as np
 import pytest
+from greedy_logits import greedy_logits, load_for_logits
 from tiny_models import MOE, pack_moe
 
 from uringinfer.engine.generation import GenerationOptions
 from uringinfer.engine.loading import LoadOptions
 from uringinfer.engine.opening import open_model
-from uringinfer.errors import EnvironmentError_, IntegrityError, UsageError
+from uringinfer.errors import IntegrityError, UsageError
 from uringinfer.packing.sharder import shard
 from uringinfer.residency.trace import TraceWriter, read_trace
 from uringinfer.residency.usage import FILE_NAME
@@ -44,16 +45,8 @@ def record_bytes(moe):
 
 def run(opened, **options):
     """Logits of every position of the prompt and of greedy steps, as bytes; and what the cache counted."""
-    try:
-        engine = opened.load(LoadOptions(context=64, all_logits=True, poison_slots=True, **options))
-    except EnvironmentError_ as error:
-        pytest.skip(str(error))
-    with engine:
-        session = engine.session()
-        rows = [session.feed(PROMPT, all_logits=True)]
-        for _ in range(STEPS):
-            rows.append(session.step(int(rows[-1][-1].argmax()))[None])
-        return np.concatenate(rows).tobytes(), engine.experts.statistics()
+    with load_for_logits(opened, **options) as engine:
+        return greedy_logits(engine, PROMPT, STEPS).tobytes(), engine.experts.statistics()
 
 
 @pytest.fixture(scope="module")

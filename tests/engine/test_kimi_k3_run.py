@@ -11,13 +11,14 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "models"))
 import kimi_k3_oracle as oracle
+from greedy_logits import greedy_logits, load_for_logits
 from kimi_k3_cases import CASES, GREEDY, make, prompt
 
 from uringinfer.container import Container
 from uringinfer.engine.generation import GenerationOptions
 from uringinfer.engine.loading import LoadOptions
 from uringinfer.engine.opening import open_model
-from uringinfer.errors import EnvironmentError_, Interrupted, UsageError
+from uringinfer.errors import Interrupted, UsageError
 from uringinfer.packing.packer import pack
 
 PROMPT = np.resize(prompt("mxfp4"), 40).tolist()
@@ -45,16 +46,8 @@ def packed(tmp_path_factory):
 
 def logits_of(opened, **options):
     """Logits of every position of the prompt and of greedy steps, as bytes."""
-    try:
-        engine = opened.load(LoadOptions(context=CONTEXT, all_logits=True, poison_slots=True, **options))
-    except EnvironmentError_ as error:
-        pytest.skip(str(error))
-    with engine:
-        session = engine.session()
-        rows = [session.feed(PROMPT, all_logits=True)]
-        for _ in range(STEPS):
-            rows.append(session.step(int(rows[-1][-1].argmax()))[None])
-        return np.concatenate(rows).tobytes()
+    with load_for_logits(opened, **options) as engine:
+        return greedy_logits(engine, PROMPT, STEPS).tobytes()
 
 
 @pytest.fixture(scope="module")

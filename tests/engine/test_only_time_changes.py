@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from greedy_logits import greedy_logits, load_for_logits
 
 from uringinfer.engine.loading import LoadOptions
 from uringinfer.engine.opening import open_model
-from uringinfer.errors import EnvironmentError_
 
 PROMPT = [(7 * n) % 600 for n in range(70)]
 STEPS = 6
@@ -14,17 +14,10 @@ CONTEXT = 128
 
 def logits_of(opened, **options):
     """Logits of every position of the prompt and of some greedy steps, float32 [70 + 6, vocab], as bytes."""
-    try:
-        engine = opened.load(LoadOptions(context=CONTEXT, all_logits=True, poison_slots=True, **options))
-    except EnvironmentError_ as error:
-        pytest.skip(str(error))
-    with engine:
-        session = engine.session()
-        rows = [session.feed(PROMPT, all_logits=True)]
-        for _ in range(STEPS):
-            rows.append(session.step(int(rows[-1][-1].argmax()))[None])
+    with load_for_logits(opened, context=CONTEXT, **options) as engine:
+        logits = greedy_logits(engine, PROMPT, STEPS)
         assert engine.trunk.statistics().streamed_bytes > 0 or not engine.plan.trunk.streamed_bytes
-    return np.concatenate(rows).tobytes()
+    return logits.tobytes()
 
 
 def budget_at(opened, share, **options):
