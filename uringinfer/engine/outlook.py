@@ -108,16 +108,9 @@ def outlook_of(
 
     Raises what `OpenModel.plan` raises.
     """
-    interpreter = opened.interpreter_bytes()  # first: it gives memory back, which the machine then has
+    opened.interpreter_bytes()  # first: it gives memory back, which the machine then has
     machine = machine or Machine.read()
-    plan = _plan(opened, options)
-    try:
-        unbound = replace(options, budget=None, trunk_budget=None, cache_budget=None)
-        default = opened.plan(unbound, interpreter_bytes=interpreter).budget
-    except BudgetError:
-        default = None
-    whole = _pinned_layers(opened.container.streamed_segments, plan.trunk)
-    return Outlook(plan, opened.model.num_layers, whole, machine, rates, default)
+    return _outlook(opened, options, rates, machine, _default_budget(opened, options))
 
 
 def choices_of(opened: OpenModel, options: LoadOptions) -> list[Choice]:
@@ -133,6 +126,23 @@ def choices_of(opened: OpenModel, options: LoadOptions) -> list[Choice]:
             else:
                 choices.append(Choice(cut, placement, plan, _pinned_layers(streamed, plan.trunk)))
     return choices
+
+
+def _outlook(
+    opened: OpenModel, options: LoadOptions, rates: Rates, machine: Machine, default: int | None
+) -> Outlook:
+    plan = _plan(opened, options)
+    whole = _pinned_layers(opened.container.streamed_segments, plan.trunk)
+    return Outlook(plan, opened.model.num_layers, whole, machine, rates, default)
+
+
+def _default_budget(opened: OpenModel, options: LoadOptions) -> int | None:
+    """What a run without a budget takes; None if it cannot run."""
+    unbound = replace(options, budget=None, trunk_budget=None, cache_budget=None)
+    try:
+        return opened.plan(unbound, interpreter_bytes=opened.interpreter_bytes()).budget
+    except BudgetError:
+        return None
 
 
 def _plan(opened: OpenModel, options: LoadOptions, segments: Sequence[Segment] | None = None) -> MemoryPlan:
@@ -155,11 +165,12 @@ def sweep(
     opened: OpenModel, options: LoadOptions, rates: Rates, budgets: Sequence[int]
 ) -> list[Outlook | BudgetError]:
     """The outlook at each of `budgets`; the error where a budget is below the floor."""
+    default = _default_budget(opened, options)
     machine = Machine.read()
     outlooks: list[Outlook | BudgetError] = []
     for budget in budgets:
         try:
-            outlooks.append(outlook_of(opened, replace(options, budget=budget), rates, machine))
+            outlooks.append(_outlook(opened, replace(options, budget=budget), rates, machine, default))
         except BudgetError as error:
             outlooks.append(error)
     return outlooks
