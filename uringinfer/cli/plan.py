@@ -202,8 +202,8 @@ def _text(opened: api.OpenModel, options: api.LoadOptions, outlook: api.Outlook)
 def _choices_text(choices: Sequence[api.Choice], outlook: api.Outlook) -> str:
     """The same memory with every cut of the segments and both placements; a star marks what was planned."""
     rows = []
-    for number, choice in enumerate(choices):
-        chosen = number < 2 and choice.placement == outlook.plan.trunk.placement
+    for choice in choices:
+        chosen = choice.cut == choices[0].cut and choice.placement == outlook.plan.trunk.placement
         row = ["*" if chosen else "", choice.cut, choice.placement]
         if choice.plan is None:
             rows.append([*row, "needs more memory", "", "", ""])
