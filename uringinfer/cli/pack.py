@@ -12,6 +12,7 @@ from uringinfer.cli.progress import progress, quiet_option
 from uringinfer.cli.values import segment_size
 from uringinfer.container.manifest import Manifest
 from uringinfer.packing import PackReport, pack
+from uringinfer.packing.layout import SegmentSize
 from uringinfer.packing.packer import MAX_JOBS
 from uringinfer.packing.recipe import KEEP, parse_rule, with_stages
 from uringinfer.packing.reclaim import check_asked
@@ -31,6 +32,7 @@ def _layer_range(text: str) -> tuple[int, int]:
 @click.argument("out", type=click.Path(path_type=Path))
 @click.option(
     "--segment",
+    type=segment_size,
     metavar="SIZE|layer|auto",
     default="auto",
     show_default=True,
@@ -82,7 +84,7 @@ def _layer_range(text: str) -> tuple[int, int]:
 def command(
     checkpoint: Path,
     out: Path,
-    segment: str,
+    segment: SegmentSize,
     trunk: str,
     experts: str,
     tensors: tuple[str, ...],
@@ -117,7 +119,7 @@ def command(
             result = pack(
                 checkpoint,
                 out,
-                segment=segment_size(segment),
+                segment=segment,
                 trunk=trunk,
                 experts=experts,
                 tensors=[(pattern, form) for (pattern, _), form in zip(rules, others, strict=True)],

@@ -45,7 +45,9 @@ _HEADER = (
 @click.option("--quick", is_flag=True, help="The cells that matter, in under 20 seconds.")
 @click.option("--normal", is_flag=True, help="The default: about a minute.")
 @click.option("--full", is_flag=True, help="Every cell; about ten minutes.")
-@click.option("--size", help="Size of the test file, or how much of a file to read.")
+@click.option(
+    "--size", type=parse_size, metavar="SIZE", help="Size of the test file, or how much of a file to read."
+)
 @click.option("--require-direct", is_flag=True, help="Fail (exit 3) where the page cache is not bypassed.")
 @click.option("--save", is_flag=True, help="Remember the best rate of this drive, for `plan`.")
 @plot_option("Draw the rates")
@@ -56,7 +58,7 @@ def command(
     quick: bool,
     normal: bool,
     full: bool,
-    size: str | None,
+    size: int | None,
     require_direct: bool,
     save: bool,
     plot: Path | None,
@@ -82,7 +84,7 @@ def command(
         found = api.probe(
             path,
             mode=mode,
-            size=parse_size(size) if size else None,
+            size=size,
             require_direct=require_direct,
             progress=report,
         )
