@@ -87,26 +87,20 @@ def tensor_name(layer: int, part: str, expert: int | str = "*") -> str:
     return expert_codebook(layer, part).replace("*", str(expert))
 
 
-def plan_bank(
-    layer: ExpertLayer, source: TensorSource, recipe: Recipe | None = None
-) -> tuple[PlannedBank, set[str]]:
-    """The bank of `layer`, whose tensors the source has, in the formats of `recipe` (None keeps all), and the
-    names of all the tensors it uses.
+def plan_bank(layer: ExpertLayer, source: TensorSource, recipe: Recipe) -> PlannedBank:
+    """The bank of `layer`, whose tensors the source has, in the formats of `recipe`.
 
     Raises IntegrityError for shapes that do not fit or differ between experts, UnsupportedModelError for
     a dtype that no format keeps, UsageError for a rule of the recipe that cannot be followed.
     """
-    recipe = recipe or Recipe()
     chosen = tuple(_choose(part, source) or part.sources[0] for part in layer.parts)
     parts: list[TensorPart] = []
     encoders: dict[str, Encoder] = {}
     origins: dict[str, str] = {}
-    used: set[str] = set()
     given: set[tuple[str, str]] = set()
     end = 0
     for part, where in zip(layer.parts, chosen, strict=True):
         kept, tensors = _check_experts(layer, part, where, source)
-        used |= tensors
         form = _choose_format(recipe, layer, part, kept)
         given.update((name, form) for name in tensors)
         if form != kept:
@@ -127,7 +121,7 @@ def plan_bank(
         parts=tuple(parts),
         crc32=(0,) * layer.count,
     )
-    return PlannedBank(bank, layer, chosen, encoders, origins, frozenset(given)), used
+    return PlannedBank(bank, layer, chosen, encoders, origins, frozenset(given))
 
 
 def _encoder(

@@ -107,13 +107,14 @@ def make_layout(
     planned = [plan_bank(layer, source, recipe) for layer in model.expert_layers()]
     trunk = [tensor for _, found in groups for tensor in found]
     names = [tensor.spec.name for tensor in trunk]
-    recipe.check_used([*names, *(name for bank, _ in planned for name in bank.tensor_names)])
-    used = {name for tensor in trunk for name in tensor.sources}
-    _check_nothing_left(model, source, used.union(*(names for _, names in planned)))
+    recipe.check_used([*names, *(name for bank in planned for name in bank.tensor_names)])
+    given = {(name, tensor.matrix.format) for tensor in trunk for name in tensor.sources}
+    given = given.union(*(bank.given for bank in planned))
+    _check_nothing_left(model, source, {name for name, _ in given})
     trunk_bytes = sum(tensor.item.nbytes(tensor.matrix.rows) for tensor in trunk)
     segment_bytes = _segment_bytes(segment, trunk_bytes)
     segments, blocks = _lay_trunk(groups, segment_bytes)
-    for bank, _ in planned:
+    for bank in planned:
         blocks += _lay_bank(bank, source)
     manifest = Manifest(
         format_version=FORMAT_VERSION,
@@ -122,7 +123,7 @@ def make_layout(
         source=source.identity,
         trunk_file=TRUNK_NAME,
         segments=tuple(segments),
-        banks=tuple(bank.bank for bank, _ in planned),
+        banks=tuple(bank.bank for bank in planned),
         files=(),
     )
     conversions = Counter(
@@ -130,17 +131,16 @@ def make_layout(
         for tensor in trunk
         if isinstance(tensor.matrix, ConvertedMatrix)
     )
-    for bank, _ in planned:
+    for bank in planned:
         conversions.update(bank.conversions())
     encoders = [tensor.matrix.encoder for tensor in trunk if isinstance(tensor.matrix, ConvertedMatrix)]
-    encoders += [encoder for bank, _ in planned for encoder in bank.encoders.values()]
+    encoders += [encoder for bank in planned for encoder in bank.encoders.values()]
     learning = {encoder.name: encoder for encoder in encoders if isinstance(encoder, CodebookEncoder)}
     codebooks = [learning[name] for name in codebook_stages(manifest.segments, manifest.banks)]
     tables = {tensor.spec.name: tensor.matrix.format for tensor in trunk if tensor.role == "table"}
     unchanged = {tensor.spec.name for tensor in trunk if isinstance(tensor.matrix, Matrix)}
     notes = recipe.table_notes(tables, unchanged)
-    given = {(name, tensor.matrix.format) for tensor in trunk for name in tensor.sources}
-    quantised = _count_quantised(source, given.union(*(bank.given for bank, _ in planned)))
+    quantised = _count_quantised(source, given)
     return Layout(manifest, tuple(blocks), segment_bytes, notes, conversions, quantised, tuple(codebooks))
 
 
