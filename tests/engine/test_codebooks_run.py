@@ -96,7 +96,11 @@ def logits(opened, **options):
 
 
 def packed(checkpoint, directory, **options):
-    pack(checkpoint, directory / "vq.uring", segment=16384, **options)
+    """Packed with codebooks of few rounds: that they fit well is the business of other tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("uringinfer.kernels.codebooks.ROUNDS", 2)
+        patch.setattr("uringinfer.kernels.codebooks.JOINT_ROUNDS", 1)
+        pack(checkpoint, directory / "vq.uring", segment=16384, **options)
     return directory / "vq.uring"
 
 

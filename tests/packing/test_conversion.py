@@ -19,6 +19,13 @@ from uringinfer.packing.runs import TransposedRun
 RNG = np.random.default_rng(5)
 
 
+@pytest.fixture
+def few_rounds(monkeypatch):
+    """Codebooks that are fitted fast, and not well."""
+    monkeypatch.setattr("uringinfer.kernels.codebooks.ROUNDS", 2)
+    monkeypatch.setattr("uringinfer.kernels.codebooks.JOINT_ROUNDS", 1)
+
+
 def contents(directory):
     return {path.name: path.read_bytes() for path in directory.iterdir()}
 
@@ -47,6 +54,7 @@ def trunk_weights(container, name):
     return [Weight(part.format, part.rows, part.cols, data, codebook) for part, data in parts]
 
 
+@pytest.mark.usefixtures("few_rounds")
 @pytest.mark.parametrize("name", [name for name in FORMATS if name != "bf16"])
 @pytest.mark.parametrize("segment", ["layer", 4096])
 def test_every_panel_is_what_the_format_makes_of_its_rows(tmp_path, name, segment):
@@ -64,6 +72,7 @@ def test_every_panel_is_what_the_format_makes_of_its_rows(tmp_path, name, segmen
     assert start == 300
 
 
+@pytest.mark.usefixtures("few_rounds")
 @pytest.mark.parametrize("tile", [1, 150 * 7, 1 << 18])
 def test_the_size_of_tiles_and_buffers_and_the_number_of_jobs_change_no_byte(tmp_path, monkeypatch, tile):
     checkpoint = make_checkpoint(tmp_path / "m")
