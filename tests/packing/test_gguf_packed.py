@@ -13,6 +13,7 @@ from gguf_maker import HIDDEN, gguf_name, make_gguf, weights
 from uringinfer.container import Container
 from uringinfer.kernels.formats import Weight, decode
 from uringinfer.packing.packer import pack
+from uringinfer.packing.windows import read_range
 
 DOWN = "model.layers.0.mlp.down_proj.weight"
 QUERY = "model.layers.1.self_attn.q_proj.weight"
@@ -54,6 +55,23 @@ def poke(path, name, rows):
     with path.open("r+b") as file:
         file.seek(place.data_offset)
         file.write(rows)
+
+
+@pytest.mark.parametrize("options", [{}, {"segment": 4096}, {"trunk": "f32"}])
+def test_every_byte_of_a_kept_matrix_is_read_once(tmp_path, monkeypatch, options):
+    monkeypatch.setattr("uringinfer.packing.runs.CodesAndScalesRun.READ_BYTES", 500)
+    path = make_gguf(tmp_path / "m.gguf", weights(), kinds={DOWN: Kind.Q8_0})
+    place = next(t for t in gguf.GGUFReader(path).tensors if t.name == gguf_name(DOWN))
+    begin, end = int(place.data_offset), int(place.data_offset + place.n_bytes)
+    reads = []
+
+    def record(file, offset, out):
+        reads.append(range(max(begin, offset), min(end, offset + len(out))))
+        read_range(file, offset, out)
+
+    monkeypatch.setattr("uringinfer.packing.gguf.read_range", record)
+    pack(path, tmp_path / "m.uring", **options)
+    assert sorted(byte for read in reads for byte in read) == list(range(begin, end))
 
 
 def test_codes_and_scales_that_no_quantiser_would_write_keep_their_bits(tmp_path):

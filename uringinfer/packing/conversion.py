@@ -27,7 +27,7 @@ from uringinfer.kernels.formats import WeightFormat, weight_format
 from uringinfer.kernels.weight_format import Floats
 from uringinfer.packing.codebook_encoder import CodebookEncoder, Rows
 from uringinfer.packing.matrices import Matrix
-from uringinfer.packing.runs import Run
+from uringinfer.packing.runs import HeldRun, Run
 from uringinfer.packing.source import Bytes, TensorSource
 
 _TILE_WEIGHTS = 1 << 18
@@ -116,16 +116,11 @@ class ConvertedMatrix:
     def runs(self, start: int, stop: int, offset: int) -> list[Run]:
         """What makes rows [start, stop), packed, at `offset` of a block; to be read in order, once."""
         form = self.encoder.form
-        sizes = form.sections(stop - start, self.cols)
         offsets = form.offsets(stop - start, self.cols)
         panel = _Panel(self, start, stop)
-        codes = CodesRun(panel, offset, sizes[0])
-        rest = [
-            HeldRun(panel, number, offset + offsets[number], size)
-            for number, size in enumerate(sizes)
-            if number > 0
-        ]
-        return [codes, *rest]
+        codes = CodesRun(panel, offset, form.sections(stop - start, self.cols)[0])
+        rest = zip(panel.held, offsets[1:], strict=False)
+        return [codes, *(HeldRun(held, offset + place) for held, place in rest)]
 
     def floats(self, source: TensorSource, start: int, stop: int) -> Floats:
         """See `read_floats`."""
@@ -238,26 +233,6 @@ class CodesRun:
     def read(self, source: TensorSource, start: int, stop: int, out: Bytes) -> None:
         """See `Run.read`."""
         self.panel.convert(source, start, stop, out)
-
-
-@dataclass(frozen=True, slots=True)
-class HeldRun:
-    """A later section of a panel, which its `CodesRun` has made."""
-
-    panel: _Panel
-    number: int
-    offset: int
-    nbytes: int
-    unit_bytes: int = 1
-    is_splittable: bool = True
-
-    @property
-    def units(self) -> int:
-        return self.nbytes
-
-    def read(self, source: TensorSource, start: int, stop: int, out: Bytes) -> None:
-        """See `Run.read`."""
-        out[:] = self.panel.held[self.number - 1][start:stop]
 
 
 def squares_of(runs: Iterable[Run]) -> list[Squares]:

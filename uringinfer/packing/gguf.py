@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from uringinfer.errors import IntegrityError, UnsupportedModelError
 from uringinfer.packing.gguf_config import PERMUTED, ROTARY_FACTORS, Metadata, checkpoint_name, make_config
 from uringinfer.packing.gguf_header import GgufHeader, GgufTensor, read_gguf_header
-from uringinfer.packing.gguf_packed import PACKED, SCALES, PackedType
+from uringinfer.packing.gguf_packed import PACKED, PackedType
 from uringinfer.packing.gguf_tokenizer import tokenizer_files
 from uringinfer.packing.source import Bytes, SourceTensor
 from uringinfer.packing.windows import read_range
@@ -47,9 +47,7 @@ class GgufSource:
             checkpoint_name(name): tensor for name, tensor in header.tensors.items() if name != ROTARY_FACTORS
         }
         self.tensors: dict[str, SourceTensor] = {
-            tensor.name: tensor
-            for name, place in self._places.items()
-            for tensor in _source_tensors(name, place)
+            name: _source_tensor(name, place) for name, place in self._places.items()
         }
         shapes = {name: tensor.shape for name, tensor in self._places.items()}
         self.config: dict[str, Any] = make_config(
@@ -90,13 +88,12 @@ class GgufSource:
         return {"config.json": config, **self._auxiliary}
 
     def read_rows(self, name: str, start: int, stop: int, out: Bytes) -> None:
-        stored = name if name in self._places else name.removesuffix(SCALES)
-        place = self._places[stored]
+        place = self._places[name]
         row_bytes = self.tensors[name].row_bytes
-        step = max(1, _DECODED_BYTES // max(row_bytes, place.nbytes // self.tensors[stored].rows))
+        step = max(1, _DECODED_BYTES // row_bytes)
         for first in range(start, stop, step):
             last = min(stop, first + step)
-            rows = self._stored(stored, first, last)
+            rows = self._stored(name, first, last)
             target = out[(first - start) * row_bytes : (last - start) * row_bytes]
             packed = _packed_type(place)
             if place.type in _KEPT:
@@ -104,7 +101,7 @@ class GgufSource:
             elif packed is None:
                 target[:] = decode_to_bf16(rows, place.type)
             else:
-                target[:] = packed.codes_of(rows) if name == stored else packed.scales_of(rows)
+                packed.unpack_blocks(rows, target.reshape(last - first, row_bytes))
 
     def _stored(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
         """Rows [start, stop) in the model's order, as the file has them -> uint8 [rows, bytes of a row]."""
@@ -179,11 +176,11 @@ def _packed_type(place: GgufTensor) -> PackedType | None:
     return PACKED.get(place.type.name) if len(place.shape) == 2 else None
 
 
-def _source_tensors(name: str, place: GgufTensor) -> tuple[SourceTensor, ...]:
+def _source_tensor(name: str, place: GgufTensor) -> SourceTensor:
     """What a tensor of the file is to the packer."""
     if place.type in _KEPT:
-        return (SourceTensor(name, _KEPT[place.type], place.shape),)
+        return SourceTensor(name, _KEPT[place.type], place.shape)
     packed = _packed_type(place)
     if packed is None:
-        return (SourceTensor(name, "BF16", place.shape, decoded_from=place.type.name),)
-    return packed.tensors(name, place.shape)
+        return SourceTensor(name, "BF16", place.shape, decoded_from=place.type.name)
+    return SourceTensor(name, "U8", place.shape, packed_as=packed.format)

@@ -15,58 +15,42 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from uringinfer.packing.recipe import FLOATS
-from uringinfer.packing.source import Bytes, SourceTensor
+from uringinfer.packing.source import Bytes
 
 BLOCK = 32
-SCALES = "_scales"
-"""The scales of a tensor are a tensor of their own, under its name with this behind."""
+"""Weights in a block."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackedType:
-    """One of GGUF's types: the container's format, and the dtypes of its codes and scales."""
+    """One of GGUF's types: the container's format, and the bytes of a block's scale and of its codes, which
+    are nibbles or bytes."""
 
     format: str
-    codes: str
-    scales: str
     scale_bytes: int
+    code_bytes: int
 
-    def tensors(self, name: str, shape: tuple[int, ...]) -> tuple[SourceTensor, SourceTensor]:
-        """What a matrix of this type is to the packer: codes and scales."""
-        rows, cols = shape
-        return (
-            SourceTensor(name, self.codes, shape, packed_as=self.format),
-            SourceTensor(name + SCALES, self.scales, (rows, cols // BLOCK)),
-        )
-
-    def codes_of(self, rows: NDArray[np.uint8]) -> Bytes:
-        """Rows as the file has them, uint8 [n, bytes of a row] -> the codes in the container's order."""
-        stored = self._blocks(rows)[:, self.scale_bytes :]
-        if self.codes != "F4":
-            return np.ascontiguousarray(stored).reshape(-1)
-        codes = np.concatenate([stored & 15, stored >> 4], axis=1)
-        packed: Bytes = (codes[:, 0::2] | codes[:, 1::2] << 4).reshape(-1)
-        return packed
-
-    def scales_of(self, rows: NDArray[np.uint8]) -> Bytes:
-        """Rows as the file has them -> the scales' bytes."""
-        return np.ascontiguousarray(self._blocks(rows)[:, : self.scale_bytes]).reshape(-1)
-
-    def _blocks(self, rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """[n, bytes of a row] -> [n * blocks in a row, bytes of a block]."""
-        code_bytes = BLOCK // 2 if self.codes == "F4" else BLOCK
-        return rows.reshape(-1, self.scale_bytes + code_bytes)
+    def unpack_blocks(self, rows: Bytes, out: Bytes) -> None:
+        """Rows as the file has them, uint8 [n, bytes of a row] -> `out`, as many rows of as many bytes: all
+        codes of a row in the container's order, then its scales."""
+        blocks = rows.reshape(len(rows), -1, self.scale_bytes + self.code_bytes)
+        scales, codes = blocks[..., : self.scale_bytes], blocks[..., self.scale_bytes :]
+        if self.code_bytes < BLOCK:
+            nibbles = np.concatenate([codes & 15, codes >> 4], axis=2)
+            codes = nibbles[..., 0::2] | nibbles[..., 1::2] << 4
+        end = blocks.shape[1] * self.code_bytes
+        out[:, :end].reshape(codes.shape)[:] = codes
+        out[:, end:].reshape(scales.shape)[:] = scales
 
 
 PACKED = {
-    "Q8_0": PackedType("q8_g32", "I8", "F16", 2),
-    "Q4_0": PackedType("q4_g32", "F4", "F16", 2),
-    "MXFP4": PackedType("mxfp4", "F4", "F8_E8M0", 1),
+    "Q8_0": PackedType("q8_g32", 2, BLOCK),
+    "Q4_0": PackedType("q4_g32", 2, BLOCK // 2),
+    "MXFP4": PackedType("mxfp4", 1, BLOCK // 2),
 }
-"""By GGUF's name. F4 says no more than that a code has four bits."""
+"""By GGUF's name."""
 
 _TYPES = {packed.format: name for name, packed in PACKED.items()}
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from uringinfer.errors import IntegrityError, UnsupportedModelError
 from uringinfer.kernels.formats import weight_format
-from uringinfer.packing.runs import WIDENED, RowsRun, Run, TransposedRun
+from uringinfer.packing.runs import WIDENED, CodesAndScalesRun, HeldRun, RowsRun, Run, TransposedRun
 from uringinfer.packing.source import SourceTensor, TensorSource
 
 FORMAT_OF_DTYPE = {"BF16": "bf16", "F16": "f16", "F32": "f32"}
@@ -42,6 +44,7 @@ class Section:
 class Matrix:
     """A matrix [rows, cols] of the container in `format`, and the source of each of its sections.
 
+    `is_packed` says that one source has both codes and scales (`SourceTensor.packed_as`).
     `transposed` is set instead of sections for a matrix that the source stores as [in, out]: (tensor, first
     source row, first column, step).
     """
@@ -51,6 +54,7 @@ class Matrix:
     cols: int
     sections: tuple[Section, ...]
     transposed: tuple[str, int, int, int] | None = None
+    is_packed: bool = False
 
     def runs(self, start: int, stop: int, offset: int) -> list[Run]:
         """What makes rows [start, stop), packed, at `offset` of a block."""
@@ -62,6 +66,11 @@ class Matrix:
             return [TransposedRun(tensor, row, self.cols, first, stop - start, step, offset, nbytes)]
         sizes = form.sections(stop - start, self.cols)
         offsets = form.offsets(stop - start, self.cols)
+        if self.is_packed:
+            tensor, first = self.sections[0].tensor, self.sections[0].first + start
+            scales = np.empty(sizes[1], np.uint8)
+            codes = CodesAndScalesRun(tensor, first, stop - start, offset, sizes[0], scales)
+            return [codes, HeldRun(scales, offset + offsets[1])]
         return [
             RowsRun(
                 tensor=section.tensor,
@@ -104,9 +113,9 @@ def find_matrix(source: TensorSource, place: Place, rows: int, cols: int) -> Mat
     _check_rows(tensor, place, stored, rows)
     first = _base(place, stored) + place.first
     if tensor.packed_as is not None:
-        parts = (place.tensor, f"{place.tensor}_scales")
-        sections = tuple(Section(part, first, place.step, 1) for part in parts)
-        return Matrix(tensor.packed_as, rows, cols, sections)
+        if place.step != 1:
+            raise UnsupportedModelError(f"tensor {place.tensor}: every {place.step}th of its rows is packed")
+        return Matrix(tensor.packed_as, rows, cols, (Section(place.tensor, first, 1, 1),), is_packed=True)
     if tensor.dtype == _FP8:
         return _find_fp8(source, place, stored, rows, cols)
     # what one row of the container is along the source's last axis: several rows of a convolution, say

@@ -108,7 +108,8 @@ def pack(
     `segment` bounds a segment's bytes, or makes one of each layer. `trunk` and `experts` are formats that
     their matrices are converted to, `tensors` (regular expression, format) pairs for tensors by name (see
     `Recipe`); the manifest and the report then say what that cost. `jobs` threads read and write, 1 to
-    `MAX_JOBS`, but no more than there are segments and records. Each holds 8 MiB, and the rows that it
+    `MAX_JOBS`, but no more than there are segments and records. Each holds 8 MiB, the
+    scales that it makes or that GGUF stores among the codes, until these are written, and the rows that it
     converts where they are no run of bytes: this bounds the memory, whatever the model's size. `force`
     replaces an existing container once the new one is whole; `dry_run` checks and lays out, and writes
     nothing, and says in its notes if the space is not there. Interrupted at any point, the same call

@@ -14,6 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from uringinfer.kernels.formats import weight_format
+
 Bytes = NDArray[np.uint8]
 
 DTYPE_BITS = {
@@ -45,8 +47,8 @@ DTYPE_BITS = {
 class SourceTensor:
     """A tensor as a source gives it. Its rows run along the last axis: [..., rows, cols] is read as
     [rows of all leading axes, cols]; a vector [n] is n rows of one element. `decoded_from` is the type that
-    the file has, if the source decodes it to `dtype`. `packed_as` is the container's format whose codes these
-    are; the tensor `<name>_scales` then holds the scales."""
+    the file has, if the source decodes it to `dtype`. `packed_as` is the container's format that the source
+    keeps the matrix in: a row is then bytes, its codes and behind them its scales."""
 
     name: str
     dtype: str
@@ -60,6 +62,8 @@ class SourceTensor:
 
     @property
     def nbytes(self) -> int:
+        if self.packed_as is not None:
+            return sum(weight_format(self.packed_as).sections(*self.shape))
         return -(-math.prod(self.shape) * DTYPE_BITS[self.dtype] // 8)
 
     @property
