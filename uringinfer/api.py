@@ -185,8 +185,7 @@ def measure_rates(opened: OpenModel, seconds: float = 2.0, progress: Progress | 
     """Clocks the drive, and passes that need not read, on the model's own weights: about `seconds` each.
 
     `progress` is called with (what, clocks done, in all). The drive's rate is None for a trunk that is too
-    short to be clocked. Raises IntegrityError for reads that
-    fail.
+    short to be clocked. Raises IntegrityError for reads that fail.
     """
     container = opened.container
     if progress is not None:
