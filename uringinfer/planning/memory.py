@@ -141,8 +141,13 @@ class MemoryPlan:
     def bytes_per_token(self) -> int:
         """Bytes read from the drive to decode one token: what streams, its embedding row, and the experts
         that the cache is expected to miss."""
-        row = 0 if self.embedding_pinned else self.row_bytes
-        return self.trunk.streamed_bytes + row + (self.cache.bytes_per_token if self.cache else 0)
+        experts = self.cache.bytes_per_token if self.cache else 0
+        return self.trunk.streamed_bytes + self.row_bytes_per_token + experts
+
+    @property
+    def row_bytes_per_token(self) -> int:
+        """Bytes read to look up one token's embedding."""
+        return 0 if self.embedding_pinned else self.row_bytes
 
     def rows(self) -> list[PlanRow]:
         """The table: the sizes add up to the budget."""
@@ -344,9 +349,7 @@ def predict_tokens_per_second(
             seconds=turn_seconds(cache.per_token, cache.miss_rate, computing, reading),
             reading=cache.per_token * cache.miss_rate * reading,
         )
-    scheduled = (plan.bytes_per_token - trunk.streamed_bytes - (cache.bytes_per_token if cache else 0)) / (
-        drive_bytes_per_s
-    ) + pass_seconds(
+    scheduled = plan.row_bytes_per_token / drive_bytes_per_s + pass_seconds(
         trunk.unit_bytes, trunk.pinned, trunk.ring_slots, drive_bytes_per_s, compute_bytes_per_s, turns
     )
     # what is guessed is read while nothing else is, so it shows only where the drive is never free
