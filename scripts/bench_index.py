@@ -24,6 +24,7 @@ from kimi_k3_layout import text_config
 from make_skeleton import write_skeleton
 
 from uringinfer.container import Container
+from uringinfer.container.geometry import pointed_files
 from uringinfer.engine.memory import peak_resident_bytes
 from uringinfer.models import model_from_config
 from uringinfer.packing.checkpoint import CheckpointSource
@@ -43,10 +44,7 @@ NAMES = {
 def write_hollow_container(out: Path, layout: Layout) -> None:
     """The manifest, and files of the right lengths with nothing in them."""
     out.mkdir(parents=True, exist_ok=True)
-    sizes: dict[str, int] = {}
-    for block in layout.blocks:
-        sizes[block.file] = max(sizes.get(block.file, 0), block.offset + block.nbytes)
-    for name, nbytes in sizes.items():
+    for name, nbytes in pointed_files(layout.manifest):
         with (out / name).open("wb") as file:
             file.truncate(nbytes)
     (out / "manifest.json").write_text(layout.manifest.to_json())
