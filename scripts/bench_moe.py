@@ -223,7 +223,7 @@ def measure(container: Container, rounds: int, tokens: int) -> None:
                 case.run(container, rate)
     distinct = groups[0][0].runs[0]["distinct"]
     total, record = MODEL["layers"] * MODEL["experts"], container.manifest.banks[0].record_bytes
-    rates = [format_rate(rate) for group in groups for rate in group[0].rates]
+    rates = [rate for group in groups for rate in group[0].rates]
     print("## Mixtures of experts")
     print()
     print(METHOD)
@@ -233,7 +233,7 @@ def measure(container: Container, rounds: int, tokens: int) -> None:
         f" {os.getloadavg()[0]:.1f}; {format_size(nbytes)}, {MODEL['layers']} layers of {MODEL['experts']}"
         f" experts, {MODEL['per_token']} per token, records of {format_size(record)}; {rounds} rounds of"
         f" {len(PROMPT)} prompt tokens and {tokens} decoded ones, which used {distinct} of {total} experts;"
-        f" the reader alone, at this record size: {min(rates)} to {max(rates)}"
+        f" the reader alone, at this record size: {format_rate(min(rates))} to {format_rate(max(rates))}"
     )
     print()
     print(TABLE_HEAD)
