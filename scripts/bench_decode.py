@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import shutil
 import statistics
 import subprocess
@@ -28,6 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from conditions import machine_conditions
 from kimi_k3_layout import text_config
 from make_kimi_k3 import SHAPES
 from make_kimi_k3 import write_checkpoint as write_kimi_k3
@@ -164,8 +163,7 @@ def conditions(container: Container, rounds: int, tokens: int) -> str:
     segments = container.streamed_segments
     weights, largest = container.streamed_bytes, max(segment.nbytes for segment in segments)
     return (
-        f"{os.cpu_count()} processors ({platform.machine()}), Linux {platform.release()}, {direct};"
-        f" load average {os.getloadavg()[0]:.1f}; {format_size(weights)} of weights in {len(segments)}"
+        f"{machine_conditions()}, {direct}; {format_size(weights)} of weights in {len(segments)}"
         f" segments of at most {format_size(largest)}; {rounds} rounds of {tokens} decoded tokens"
     )
 

@@ -18,8 +18,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
-import platform
 import statistics
 import sys
 import tempfile
@@ -27,6 +25,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bench_moe import MODEL, TABLE_HEAD, Case, model_bytes, prepare, ratio
+from conditions import machine_conditions
 
 from uringinfer import api
 from uringinfer.container import Container
@@ -39,13 +38,6 @@ REFERENCE = "bf16"
 TRUNKS = ("q8", "q8_g32", "fp8", "q4_g32", "q4", "mxfp4", "vq3")
 SMALLEST = ("vq3", "q4")
 """What experts are packed as, the first that this version has."""
-
-
-def conditions() -> str:
-    return (
-        f"{os.cpu_count()} processors ({platform.machine()}), Linux {platform.release()}; load average"
-        f" {os.getloadavg()[0]:.1f}"
-    )
 
 
 def bytes_per_weight(path: Path) -> float:
@@ -113,8 +105,8 @@ def measure_text(model: Path, text: Path, formats: Sequence[str], context: int, 
     print("## Formats")
     print()
     print(
-        f"{conditions()}; {model.name}, trunk in each format, embedding and head with at least 8 bits;"
-        f" {text.name}, {tokens} tokens, of which {len(result.losses)} in {result.windows} windows of"
+        f"{machine_conditions()}; {model.name}, trunk in each format, embedding and head with at least 8"
+        f" bits; {text.name}, {tokens} tokens, of which {len(result.losses)} in {result.windows} windows of"
         f" {context} are scored; divergence from {REFERENCE}"
     )
     print()
@@ -137,9 +129,9 @@ def measure_experts(directory: Path, name: str, percent: int, rounds: int, token
     print(f"## Experts in {name}")
     print()
     print(
-        f"{conditions()}; {MODEL['layers']} layers of {MODEL['experts']} experts, {MODEL['per_token']} per"
-        f" token, {format_size(model_bytes(kept))} of bf16; budget {percent} % of that; {rounds} rounds of"
-        f" {tokens} tokens"
+        f"{machine_conditions()}; {MODEL['layers']} layers of {MODEL['experts']} experts,"
+        f" {MODEL['per_token']} per token, {format_size(model_bytes(kept))} of bf16; budget {percent} % of"
+        f" that; {rounds} rounds of {tokens} tokens"
     )
     print()
     print(TABLE_HEAD)

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -20,6 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from conditions import machine_conditions
 from kimi_k3_layout import text_config
 from make_skeleton import write_skeleton
 
@@ -83,8 +82,7 @@ def print_section(runs: dict[str, list[dict[str, float]]], tensors: int) -> None
     print("## The index of half a million tensors")
     print()
     print(
-        f"`python scripts/bench_index.py`: {os.cpu_count()} processors ({platform.machine()}), Linux"
-        f" {platform.release()}, load average {os.getloadavg()[0]:.1f}; {tensors:,} tensors;"
+        f"`python scripts/bench_index.py`: {machine_conditions()}; {tensors:,} tensors;"
         f" medians of {len(runs['index'])} rounds, each step in a process of its own."
     )
     print()

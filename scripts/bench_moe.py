@@ -18,8 +18,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import shutil
 import statistics
 import subprocess
@@ -32,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from conditions import machine_conditions
 from make_synthetic import write_checkpoint
 from synchronous_readers import BatchAtATime, OneAtATime
 from synthetic_moe import GAINS, moe_config, moe_tensors
@@ -229,8 +228,7 @@ def measure(container: Container, rounds: int, tokens: int) -> None:
     print(METHOD)
     print()
     print(
-        f"{os.cpu_count()} processors ({platform.machine()}), Linux {platform.release()}; load average"
-        f" {os.getloadavg()[0]:.1f}; {format_size(nbytes)}, {MODEL['layers']} layers of {MODEL['experts']}"
+        f"{machine_conditions()}; {format_size(nbytes)}, {MODEL['layers']} layers of {MODEL['experts']}"
         f" experts, {MODEL['per_token']} per token, records of {format_size(record)}; {rounds} rounds of"
         f" {len(PROMPT)} prompt tokens and {tokens} decoded ones, which used {distinct} of {total} experts;"
         f" the reader alone, at this record size: {format_rate(min(rates))} to {format_rate(max(rates))}"

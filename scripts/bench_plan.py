@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -22,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from conditions import machine_conditions
 from make_synthetic import layers_for_size, llama_config, llama_tensors, write_checkpoint
 from synthetic_moe import GAINS, moe_config, moe_tensors
 
@@ -162,8 +161,7 @@ def main() -> None:
         cases = run(make_models(Path(directory), arguments.size), arguments.rounds, arguments.tokens)
     print("## Predicted and measured\n")
     print(
-        f"`python scripts/bench_plan.py`: {os.cpu_count()} processors ({platform.machine()}), Linux"
-        f" {platform.release()}, load average {os.getloadavg()[0]:.1f}; models of"
+        f"`python scripts/bench_plan.py`: {machine_conditions()}; models of"
         f" {format_size(arguments.size)}; medians of {arguments.rounds} rounds of {arguments.tokens} decoded"
         f" tokens. The target is a ratio within {TARGET:.0%} of 1.\n"
     )
