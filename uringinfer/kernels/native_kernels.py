@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uringinfer.errors import UsageError
-from uringinfer.kernels import SharedTables, Tables, checks, native_networks, native_vq
+from uringinfer.kernels import checks, native_networks, native_vq
+from uringinfer.kernels.contract import SharedTables, Tables
 from uringinfer.kernels.formats import Weight, weight_format
 from uringinfer.kernels.gated_network import GatedNetwork
 from uringinfer.kernels.native_call import layout, sections

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from uringinfer.kernels import Tables
+from uringinfer.kernels.contract import Tables
 from uringinfer.kernels.formats import Weight, weight_format, weight_sections
 from uringinfer.kernels.native_library import floats, lib, pointer, strided_floats
 from uringinfer.kernels.numpy_search import CENTROIDS, DIMENSION

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from uringinfer.kernels import SharedTables, Tables, checks, numpy_gates, numpy_latent, numpy_recurrent
+from uringinfer.kernels import checks, numpy_gates, numpy_latent, numpy_recurrent
+from uringinfer.kernels.contract import SharedTables, Tables
 from uringinfer.kernels.formats import Weight, weight_format, weight_sections
 from uringinfer.kernels.gated_network import GatedNetwork
 from uringinfer.kernels.weight_format import Floats

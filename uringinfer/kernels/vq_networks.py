@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from uringinfer.kernels import Kernels, SharedTables, Tables
+from uringinfer.kernels.contract import Kernels, SharedTables, Tables
 from uringinfer.kernels.formats import Weight
 from uringinfer.kernels.gated_network import GatedNetwork
 from uringinfer.kernels.weight_format import Floats
