@@ -22,7 +22,7 @@ from uringinfer.kernels.native_call import layout, sections
 from uringinfer.kernels.native_library import floats, lib, pointer, strided_floats
 from uringinfer.kernels.native_recurrent import NativeRecurrent
 from uringinfer.kernels.native_vq import NativeTables
-from uringinfer.kernels.vq_networks import by_tables
+from uringinfer.kernels.networks import one_by_one
 from uringinfer.kernels.weight_format import Floats
 
 LEVELS = {"avx512": lib.KERNELS_AVX512, "avx2": lib.KERNELS_AVX2, "portable": lib.KERNELS_PORTABLE}
@@ -157,7 +157,7 @@ class NativeKernels(NativeRecurrent):
         checks.gated_networks(kind, networks, inputs)
         if any(weight.codebook is not None for weight, _ in networks[0].parts()):
             activation = partial(self.gated, kind, limit=limit, alpha=alpha)
-            return by_tables(self, networks, inputs, activation, {} if shared is None else shared)
+            return one_by_one(self, networks, inputs, activation, shared)
         return native_networks.gated_networks(
             self._level, self.threads, networks, inputs, _KINDS[kind], limit, alpha
         )

@@ -8,6 +8,7 @@ chunk sizes; everything else repeats exactly.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from uringinfer.kernels import checks, numpy_gates, numpy_latent, numpy_recurren
 from uringinfer.kernels.contract import SharedTables, Tables
 from uringinfer.kernels.formats import Weight, weight_format, weight_sections
 from uringinfer.kernels.gated_network import GatedNetwork
+from uringinfer.kernels.networks import one_by_one
 from uringinfer.kernels.weight_format import Floats
 
 TILE_ROWS = 64
@@ -115,17 +117,8 @@ class NumpyKernels:
     ) -> Floats:
         """See `Kernels.gated_networks`."""
         checks.gated_networks(kind, networks, inputs)
-        out = np.empty((len(networks), len(inputs[0]), networks[0].down.rows), np.float32)
-        for result, network, x in zip(out, networks, inputs, strict=True):
-            gate = self._biased(network.gate, network.gate_bias, x)
-            up = self._biased(network.up, network.up_bias, x)
-            gated = self.gated(kind, gate, up, limit=limit, alpha=alpha)
-            result[:] = self._biased(network.down, network.down_bias, gated)
-        return out
-
-    def _biased(self, weight: Weight, bias: Floats | None, x: Floats) -> Floats:
-        y = self.matmul(weight, x)
-        return y if bias is None else y + bias
+        activation = partial(self.gated, kind, limit=limit, alpha=alpha)
+        return one_by_one(self, networks, inputs, activation, shared)
 
     def attention(
         self,

@@ -1,4 +1,5 @@
-"""Gated networks some of whose matrices are vector-quantised: products one by one, with tables in common."""
+"""Gated networks product by product: in numpy, and natively where matrices are vector-quantised, with tables
+in common."""
 
 from __future__ import annotations
 
@@ -15,15 +16,16 @@ Activation = Callable[[Floats, Floats], Floats]
 """(gate, up) -> what `down` is multiplied with."""
 
 
-def by_tables(
+def one_by_one(
     kernels: Kernels,
     networks: Sequence[GatedNetwork],
     inputs: Sequence[Floats],
     activation: Activation,
-    shared: SharedTables,
+    shared: SharedTables | None,
 ) -> Floats:
     """`Kernels.gated_networks` of checked arguments -> [N, T, outer]. Where all inputs are one array, its
     tables are made once for each codebook, and taken from and left in `shared`."""
+    shared = {} if shared is None else shared
     is_one = all(x is inputs[0] for x in inputs)
     out = np.empty((len(networks), len(inputs[0]), networks[0].down.rows), np.float32)
     for result, network, x in zip(out, networks, inputs, strict=True):
