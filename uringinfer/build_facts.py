@@ -83,7 +83,7 @@ def describe_kernels() -> str:
     described = f"{kernels.name}, {kernels.threads} thread{'s' if kernels.threads > 1 else ''}"
     if kernels.name != "native":
         return "; ".join([described, *kernels.notes])
-    from uringinfer.kernels.native_kernels import supported_levels
+    from uringinfer.kernels.native_library import supported_levels
 
     others = [level for level in supported_levels() if level != kernels.simd]
     also = f" (also {', '.join(others)})" if others else ""

@@ -5,7 +5,8 @@ import pytest
 from uringinfer.kernels.numpy_kernels import NumpyKernels
 
 try:
-    from uringinfer.kernels.native_kernels import NativeKernels, supported_levels
+    from uringinfer.kernels.native_kernels import NativeKernels
+    from uringinfer.kernels.native_library import supported_levels
 except ImportError:
     LEVELS = []
 else:

@@ -19,14 +19,11 @@ from uringinfer.kernels.contract import SharedTables, Tables
 from uringinfer.kernels.formats import Weight, weight_format
 from uringinfer.kernels.gated_network import GatedNetwork
 from uringinfer.kernels.native_call import layout, sections
-from uringinfer.kernels.native_library import floats, lib, pointer, strided_floats
+from uringinfer.kernels.native_library import LEVELS, floats, lib, pointer, strided_floats, supported_levels
 from uringinfer.kernels.native_recurrent import NativeRecurrent
 from uringinfer.kernels.native_vq import NativeTables
 from uringinfer.kernels.networks import one_by_one
 from uringinfer.kernels.weight_format import Floats
-
-LEVELS = {"avx512": lib.KERNELS_AVX512, "avx2": lib.KERNELS_AVX2, "portable": lib.KERNELS_PORTABLE}
-"""SIMD levels, best first."""
 
 _KINDS = {
     "silu": lib.KERNELS_SILU,
@@ -34,11 +31,6 @@ _KINDS = {
     "swiglu_oai": lib.KERNELS_SWIGLU_OAI,
     "situ": lib.KERNELS_SITU,
 }
-
-
-def supported_levels() -> list[str]:
-    """The SIMD levels that this machine can run, best first."""
-    return [name for name, level in LEVELS.items() if lib.kernels_simd_supported(level)]
 
 
 def read_memory(data: NDArray[np.uint8], threads: int) -> int:

@@ -1,4 +1,4 @@
-"""The compiled module, and pointers to arrays for its functions. Knows nothing of weight formats.
+"""The compiled module, its SIMD levels, and pointers to arrays for its functions. Knows nothing of formats.
 
 Importing this module fails with ImportError where the extension was not built.
 """
@@ -18,7 +18,15 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 from uringinfer.kernels._kernels import ffi, lib  # isort: skip
 
-__all__ = ["ffi", "floats", "lib", "pointer", "strided_floats"]
+__all__ = ["LEVELS", "ffi", "floats", "lib", "pointer", "strided_floats", "supported_levels"]
+
+LEVELS = {"avx512": lib.KERNELS_AVX512, "avx2": lib.KERNELS_AVX2, "portable": lib.KERNELS_PORTABLE}
+"""SIMD levels, best first."""
+
+
+def supported_levels() -> list[str]:
+    """The SIMD levels that this machine can run, best first."""
+    return [name for name, level in LEVELS.items() if lib.kernels_simd_supported(level)]
 
 
 def pointer(ctype: str, array: NDArray[Any] | None) -> Any:

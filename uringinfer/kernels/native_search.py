@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uringinfer.kernels.cpus import usable_cpus
-from uringinfer.kernels.native_library import floats, lib, pointer
+from uringinfer.kernels.native_library import LEVELS, floats, lib, pointer, supported_levels
 from uringinfer.kernels.numpy_search import DIMENSION, half_norms
 from uringinfer.kernels.weight_format import Bytes, Floats
 
@@ -61,5 +61,4 @@ def encode_indices(
 
 
 def _best_level() -> int:
-    levels: tuple[int, ...] = (lib.KERNELS_AVX512, lib.KERNELS_AVX2, lib.KERNELS_PORTABLE)
-    return next(level for level in levels if lib.kernels_simd_supported(level))
+    return int(LEVELS[supported_levels()[0]])
