@@ -111,6 +111,7 @@ int kernels_gated_networks(int simd, int threads, const struct kernels_gated *sh
         free(floats);
         return -ENOMEM;
     }
+    struct input gate = {NULL, NULL}, up = gate;
     for (long i = 0; i < count; i++) {
         struct network *const n = &b.networks[i];
         n->gate = floats + team * per_thread + i * each;
@@ -124,11 +125,13 @@ int kernels_gated_networks(int simd, int threads, const struct kernels_gated *sh
             p->out = part == GATE ? n->gate : part == UP ? n->up : given[i].out;
             p->out_stride = part == DOWN ? shape->outer : shape->inner;
         }
-        struct input in = prepare(b.ops, b.form[GATE], tokens, shape->hidden, given[i].x, shape->hidden, gate_room);
-        set_input(&n->product[GATE], b.form[GATE], in);
-        if (!shares)
-            in = prepare(b.ops, b.form[UP], tokens, shape->hidden, given[i].x, shape->hidden, up_room);
-        set_input(&n->product[UP], b.form[UP], in);
+        if (!i || given[i].x != given[i - 1].x) { /* the experts of a single token have one x */
+            gate = prepare(b.ops, b.form[GATE], tokens, shape->hidden, given[i].x, shape->hidden, gate_room);
+            up = shares ? gate
+                        : prepare(b.ops, b.form[UP], tokens, shape->hidden, given[i].x, shape->hidden, up_room);
+        }
+        set_input(&n->product[GATE], b.form[GATE], gate);
+        set_input(&n->product[UP], b.form[UP], up);
         atomic_init(&n->left, b.first_turns);
         atomic_init(&n->ready, 0);
     }

@@ -43,6 +43,15 @@ def test_networks_in_one_call_have_the_bits_of_their_products_one_by_one(kernels
     assert_same_bits(kernels.gated_networks(networks, inputs, "silu"), one_by_one(kernels, networks, inputs))
 
 
+@pytest.mark.parametrize("up", ["mxfp4", "q8"])
+@pytest.mark.parametrize("tokens", [1, 20])
+def test_networks_may_share_an_input_with_their_neighbours(kernels, up, tokens):
+    networks = [network(10 * i, "mxfp4", up=up) for i in range(5)]
+    x, other = normal(100, tokens, HIDDEN), normal(101, tokens, HIDDEN)
+    inputs = [x, x, other, x, x]
+    assert_same_bits(kernels.gated_networks(networks, inputs, "silu"), one_by_one(kernels, networks, inputs))
+
+
 def sharing(count, name="vq3"):
     """Networks whose gates have one codebook, whose ups and downs have theirs."""
     first = network(0, name)
