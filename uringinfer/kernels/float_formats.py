@@ -18,11 +18,6 @@ def bf16_from_f32(values: Floats) -> NDArray[np.uint16]:
     return np.where(np.isnan(values), quiet, rounded).astype(np.uint16)
 
 
-def f32_from_bf16(bits: NDArray[np.uint16]) -> Floats:
-    """The bits of bfloat16 -> float32, exactly."""
-    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
-
-
 def _f16_from_f32(values: Floats) -> NDArray[np.float16]:
     with np.errstate(over="ignore"):  # beyond 65504 lies infinity, as in every conversion to f16
         return values.astype(np.float16)

@@ -90,10 +90,6 @@ class ExpertCache:
         self._bytes = {Priority.DEMAND: 0, Priority.SPECULATION: 0, Priority.TRUNK: 0}
         self._wait_seconds = 0.0
 
-    @property
-    def slot_count(self) -> int:
-        return self._slot_count
-
     def preload(self, keys: Sequence[ExpertKey], progress: Progress | None = None) -> None:
         """Fills slots with experts, the most wanted first in `keys`, as many as there are free slots."""
         chosen = [key for key in keys if key not in self._resident][: len(self._free)]
