@@ -1,4 +1,4 @@
-"""The search behind vector quantisation through the native kernels: `numpy_search`, a hundred times faster.
+"""The search behind vector quantisation through the native kernels: `numpy_search`, tens of times faster.
 
 Importing this module fails with ImportError where the extension was not built.
 """
