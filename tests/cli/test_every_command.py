@@ -117,6 +117,19 @@ def test_a_reader_that_went_away_is_exit_code_141_and_silence(arguments):
     assert (result.returncode, result.stderr) == (141, "")
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("arguments", [["-h"], ["--version"], ["completion", "bash"]])
+def test_a_full_drive_behind_stdout_is_named_and_exit_code_3(arguments, unbuffered):
+    command = [sys.executable, "-m", "uringinfer", *arguments]
+    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=environment
+        )
+    assert result.stderr == "uringinfer: cannot write to stdout: No space left on device\n"
+    assert result.returncode == 3
+
+
 def test_the_program_lists_every_command_in_a_line_of_its_own(command_line, monkeypatch):
     monkeypatch.setenv("COLUMNS", "110")
     listed = command_line("-h").stdout.split("Commands:\n")[1].splitlines()

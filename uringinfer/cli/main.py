@@ -7,8 +7,10 @@ import importlib
 import logging
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from importlib import resources
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -38,6 +40,38 @@ COMMANDS = {
 
 class _ReaderGone(Exception):
     """A closed pipe, under a name that click does not know: click exits with 1 at a BrokenPipeError."""
+
+
+class _StdoutRefused(EnvironmentError_):
+    """stdout did not take what was written to it: a file on a full drive, say."""
+
+
+class _Stdout:
+    """stdout, where a refusal says that it was stdout: the machine's error names no file."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        with _told_of_stdout():
+            return self._stream.write(text)
+
+    def flush(self) -> None:
+        with _told_of_stdout():
+            self._stream.flush()
+
+
+@contextmanager
+def _told_of_stdout() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # no refusal: the reader had enough
+    except OSError as error:
+        raise _StdoutRefused(f"cannot write to stdout: {error.strerror}") from error
 
 
 class LazyGroup(click.Group):
@@ -118,12 +152,20 @@ def cli(ctx: click.Context, debug: bool) -> None:
         logging.basicConfig(level=logging.DEBUG, format="%(name)s: %(message)s")
 
 
+def _give_up_stdout() -> None:
+    """Keeps the exit handlers from writing again what stdout did not take."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main() -> None:
     """Entry point: exit codes are those of uringinfer.errors, 130 for Ctrl-C, 141 for a closed pipe."""
     debug = "--debug" in sys.argv[1:]
     try:
-        code = cli.main(prog_name=PROGRAM, standalone_mode=False)
+        with redirect_stdout(sys.stdout and _Stdout(sys.stdout)):
+            code = cli.main(prog_name=PROGRAM, standalone_mode=False)
     except UringinferError as error:
+        if isinstance(error, _StdoutRefused):
+            _give_up_stdout()
         if debug:
             raise
         click.echo(f"uringinfer: {error}", err=True)
@@ -137,8 +179,7 @@ def main() -> None:
         click.echo("uringinfer: interrupted", err=True)
         code = 130
     except (_ReaderGone, BrokenPipeError):
-        # our reader went away: end quietly, and keep the exit handlers from writing to it again
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_stdout()  # end quietly
         code = 141
     except OSError as error:
         # what the machine refused where no room of the package knew more about it: a directory without
