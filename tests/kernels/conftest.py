@@ -2,18 +2,19 @@
 
 import pytest
 
+from uringinfer.environment import native_enabled
 from uringinfer.kernels.numpy_kernels import NumpyKernels
 
-try:
-    from uringinfer.kernels.native_kernels import NativeKernels
-    from uringinfer.kernels.native_library import supported_levels
-except ImportError:
-    LEVELS = []
-else:
-    LEVELS = supported_levels()
-
-NEEDS_BUILD = pytest.mark.skip(reason="the native kernels are not built")
-NATIVE = LEVELS or [pytest.param("native", marks=NEEDS_BUILD)]
+WITHOUT = "the native kernels are not built" if native_enabled() else "URINGINFER_NATIVE=0 forbids them"
+NATIVE = [pytest.param("native", marks=pytest.mark.skip(reason=WITHOUT))]
+if native_enabled():
+    try:
+        from uringinfer.kernels.native_kernels import NativeKernels
+        from uringinfer.kernels.native_library import supported_levels
+    except ImportError:
+        pass
+    else:
+        NATIVE = supported_levels()
 
 
 @pytest.fixture(params=["numpy", *NATIVE], scope="session")
