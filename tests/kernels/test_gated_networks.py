@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from arrays import assert_same_bits, normal, packed
 
 from uringinfer.kernels.formats import FORMATS, encode
 from uringinfer.kernels.gated_network import GatedNetwork
@@ -9,14 +10,13 @@ from uringinfer.kernels.gated_network import GatedNetwork
 HIDDEN, OUTER = 100, 70
 
 
-def normal(seed, *shape):
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
-
-
 def network(seed, name, *, inner=90, up=None, biases=False):
     shapes = ((inner, HIDDEN), (inner, HIDDEN), (OUTER, inner))
     formats = (name, up or name, name)
-    weights = [encode(form, 0.2 * normal(seed + i, *shapes[i])) for i, form in enumerate(formats)]
+    weights = [
+        packed(form, 0.2 * normal(seed + i, *shapes[i]), codebook_seed=seed + i)
+        for i, form in enumerate(formats)
+    ]
     return GatedNetwork(*weights, *(normal(seed + 3 + i, shapes[i][0]) for i in range(3) if biases))
 
 
@@ -29,10 +29,6 @@ def one_by_one(kernels, networks, inputs, kind="silu", **settings):
         y = kernels.matmul(n.down, kernels.gated(kind, gate, up, **settings))
         outputs.append(y if n.down_bias is None else y + n.down_bias)
     return np.stack(outputs)
-
-
-def assert_same_bits(one, other):
-    np.testing.assert_array_equal(one.view(np.uint32), other.view(np.uint32))
 
 
 @pytest.mark.parametrize("tokens", [1, 2, 7, 70])

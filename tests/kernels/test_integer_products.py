@@ -2,15 +2,12 @@
 
 import numpy as np
 import pytest
+from arrays import normal
 
 from uringinfer.kernels.formats import decode, encode, weight_format
 
 INTEGER = ["mxfp4", "q4", "q4_g32"]
 PANEL = 512
-
-
-def normal(seed, *shape):
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
 def weight_of_random_codes(name, rows, cols, seed):

@@ -3,6 +3,7 @@
 import kernel_oracle as oracle
 import numpy as np
 import pytest
+from arrays import normal, packed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,16 +12,12 @@ from uringinfer.kernels.formats import FORMATS, decode, encode
 SHAPES = st.tuples(st.integers(1, 70), st.integers(1, 300), st.integers(1, 70))
 
 
-def normal(seed, *shape):
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
-
-
 @pytest.mark.parametrize("name", list(FORMATS))
 @given(shape=SHAPES, seed=st.integers(0, 1 << 30))
 @settings(max_examples=8)
 def test_a_product_of_any_shape_is_that_of_the_decoded_matrix(kernels, name, shape, seed):
     rows, cols, tokens = shape
-    weight, x = encode(name, normal(seed, rows, cols)), normal(seed + 1, tokens, cols)
+    weight, x = packed(name, normal(seed, rows, cols)), normal(seed + 1, tokens, cols)
     error = oracle.activation_error(kernels, name)
     # tables hold products rounded to 2^-22 of the largest, also of rows and vectors that are small
     tolerance = 1e-5 if weight.codebook is not None else 1e-6
@@ -49,7 +46,7 @@ def test_infinite_and_nan_weights_come_through(kernels):
 @pytest.mark.parametrize("tokens", [1, 3, 11])
 def test_products_by_head_take_every_format(kernels, name, tokens):
     heads, per_head, offset, rows, cols = 3, 50, 17, 30, 203
-    weight = encode(name, normal(0, heads * per_head, cols))
+    weight = packed(name, normal(0, heads * per_head, cols))
     blocks = decode(weight).reshape(heads, per_head, cols)[:, offset : offset + rows]
     x, z = normal(1, tokens, heads, cols), normal(2, tokens, heads, rows)
     plain = kernels.matmul_heads(weight, x, offset=offset, rows=rows, transposed=False)

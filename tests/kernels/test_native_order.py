@@ -2,14 +2,11 @@
 
 import numpy as np
 import pytest
+from arrays import assert_same_bits, normal, packed
 
 from uringinfer.kernels.formats import FORMATS, encode, weight_format
 
 TOKENS = 70
-
-
-def normal(seed, *shape):
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
 def pieces(total, sizes):
@@ -21,14 +18,10 @@ def pieces(total, sizes):
         start, turn = stop, turn + 1
 
 
-def assert_same_bits(one, other):
-    np.testing.assert_array_equal(one.view(np.uint32), other.view(np.uint32))
-
-
 @pytest.mark.parametrize("name", list(FORMATS))
 @pytest.mark.parametrize("shape", [(1, 1), (7, 129), (50, 515), (130, 1100)])
 def test_a_product_has_the_same_bits_however_its_tokens_are_cut(native, name, shape):
-    weight, x = encode(name, normal(0, *shape)), normal(1, TOKENS, shape[1])
+    weight, x = packed(name, normal(0, *shape)), normal(1, TOKENS, shape[1])
     whole = native(1).matmul(weight, x)
     for sizes in ([1], [2], [3], [4], [5], [6], [13], [64], [1, 7, 2, 33]):
         parts = [native(2).matmul(weight, x[piece]) for piece in pieces(TOKENS, sizes)]
@@ -38,7 +31,7 @@ def test_a_product_has_the_same_bits_however_its_tokens_are_cut(native, name, sh
 @pytest.mark.parametrize("name", list(FORMATS))
 @pytest.mark.parametrize("tokens", [1, 3, 40])
 def test_a_product_has_the_same_bits_on_any_number_of_threads(native, name, tokens):
-    weight, x = encode(name, normal(0, 333, 777)), normal(1, tokens, 777)
+    weight, x = packed(name, normal(0, 333, 777)), normal(1, tokens, 777)
     alone = native(1).matmul(weight, x)
     for threads in (2, 3, 5):
         assert_same_bits(native(threads).matmul(weight, x), alone)
@@ -49,7 +42,7 @@ def test_a_panel_of_rows_has_the_bits_of_those_rows_in_the_whole(native, name):
     form = weight_format(name)
     matrix, x = normal(0, 300, 200), normal(1, 9, 200)
     cut = max(form.row_granularity, 37 // form.row_granularity * form.row_granularity)
-    weight = encode(name, matrix)
+    weight = packed(name, matrix)
     whole = native(2).matmul(weight, x)
     for rows in (slice(0, cut), slice(cut, 300)):
         panel = encode(name, matrix[rows], weight.codebook)

@@ -1,16 +1,13 @@
 import numpy as np
 import pytest
 import quant_oracle as oracle
+from arrays import normal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from uringinfer.kernels.formats import FORMATS, Weight, decode, decode_rows, encode, weight_format
 
 QUANTISED = [n for n, form in FORMATS.items() if n not in ("bf16", "f16", "f32") and not form.stages]
-
-
-def normal(seed, *shape):
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
 def relative_error(name, matrix):

@@ -3,12 +3,9 @@
 import numpy as np
 import pytest
 import recurrent_oracle as oracle
+from arrays import normal
 
 from uringinfer.kernels.formats import decode, encode
-
-
-def normal(seed, *shape):
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
 def uniform(seed, *shape):

@@ -2,15 +2,12 @@
 
 import numpy as np
 import pytest
+from arrays import normal, packed
 
-from uringinfer.kernels.formats import FORMATS, encode
+from uringinfer.kernels.formats import FORMATS
 
 TOKENS = 70
 CUTS = {"one by one": range(1, TOKENS), "uneven": (1, 8, 10, 43), "halves": (35,)}
-
-
-def normal(seed, *shape):
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
 def assert_cuts_do_not_show(native, compute):
@@ -68,7 +65,7 @@ def test_latent_attention(native, heads, rank, rope):
 @pytest.mark.parametrize("name", list(FORMATS))
 @pytest.mark.parametrize("transposed", [False, True])
 def test_products_by_head(native, name, transposed):
-    weight = encode(name, normal(0, 6 * 64, 100))
+    weight = packed(name, normal(0, 6 * 64, 100))
     x = normal(1, TOKENS, 6, 33 if transposed else 100)
 
     def compute(kernels, start, stop):

@@ -4,6 +4,7 @@ import struct
 
 import numpy as np
 import pytest
+from arrays import normal, some_codebook
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,14 +14,6 @@ from uringinfer.kernels.formats import Weight, decode, decode_rows, encode, weig
 from uringinfer.kernels.vq_formats import row_scales
 
 NAMES = ("vq3", "vq2", "vq1")
-
-
-def normal(seed, *shape):
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
-
-
-def some_codebook(stages, seed=0):
-    return (normal(seed, stages, 256, 8) / 4).astype(np.float16).astype(np.float32)
 
 
 def described_value(stages, data, codebook, rows, cols, row, col):
