@@ -12,6 +12,7 @@ import click
 import pytest
 
 from uringinfer.cli.main import COMMANDS
+from uringinfer.cli.shared import OutputFile
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "cli.md"
 
@@ -86,6 +87,28 @@ def test_a_model_that_is_not_there_is_one_line_and_exit_code_2(command_line, nam
     assert result.stderr.startswith("uringinfer: ")
     assert "nothing" in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def options_that_write():
+    found = [(name, param) for name, command in commands().items() for param in command.params]
+    return sorted((name, param.opts[0]) for name, param in found if isinstance(param.type, OutputFile))
+
+
+def test_every_option_that_writes_a_file_is_known_as_one():
+    drawn = [(name, "--plot") for name in ("bench", "plan", "probe", "simulate")]
+    written = [("generate", name) for name in ("--logits-out", "--report", "--save-session", "--trace")]
+    assert options_that_write() == sorted([*drawn, *written, ("bench", "--report")])
+
+
+@pytest.mark.parametrize(("name", "option"), options_that_write())
+def test_a_file_that_cannot_be_written_is_told_before_the_work_starts(command_line, tmp_path, name, option):
+    path = tmp_path / "missing/file.png"
+    # no model is there either, which is what the work would say first
+    result = command_line(name, tmp_path / "nothing", option, path)
+    assert (result.code, result.stdout) == (3, "")
+    assert result.stderr == (
+        f"uringinfer: cannot write {path}: No such file or directory; choose another file\n"
+    )
 
 
 @pytest.mark.parametrize("name", COMMANDS)

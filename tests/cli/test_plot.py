@@ -24,6 +24,18 @@ def test_an_unknown_format_is_told_before_the_work_starts(command_line, tmp_path
     assert result.stderr.startswith(f"uringinfer: plot '{plot}' has {problem}")
 
 
+@pytest.mark.parametrize("name", commands_that_draw())
+def test_without_matplotlib_a_plot_is_refused_before_the_work_starts(
+    command_line, tmp_path, monkeypatch, name
+):
+    monkeypatch.setattr("uringinfer.cli.plot.find_spec", lambda module: None)
+    result = command_line(name, tmp_path / "missing", "--plot", tmp_path / "x.png")
+    assert (result.code, result.stdout) == (3, "")
+    assert result.stderr == (
+        "uringinfer: --plot needs matplotlib, which is not installed; pip install 'uringinfer[plot]'\n"
+    )
+
+
 def test_matplotlib_writes_every_format_that_is_accepted():
     pytest.importorskip("matplotlib", reason="matplotlib is an extra")
     from matplotlib.backends.backend_agg import FigureCanvasAgg

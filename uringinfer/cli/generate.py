@@ -107,13 +107,15 @@ def _token_ids(text: str) -> list[int]:
     type=click.IntRange(1),
     help="Let each token use so many experts. The only option that changes answers.",
 )
-@click.option("--trace", type=click.Path(path_type=Path), help="Write which experts each token used.")
+@click.option("--trace", type=shared.OutputFile(), help="Write which experts each token used.")
 @click.option("--learn", is_flag=True, help="Remember which experts were used, for the next start.")
 @shared.io
 @shared.placement
 @shared.ring_slots
 @click.option(
-    "--save-session", type=click.Path(path_type=Path), help="Write the conversation to this file at the end."
+    "--save-session",
+    type=shared.OutputFile(in_one_step=True),
+    help="Write the conversation to this file at the end.",
 )
 @click.option(
     "--load-session",
@@ -130,9 +132,7 @@ def _token_ids(text: str) -> list[int]:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the text.")
 @click.option("--stats/--no-stats", default=True, show_default=True, help="Statistics on stderr.")
 @click.option("--quiet", is_flag=True, help="The text alone: nothing on stderr but errors.")
-@click.option(
-    "--logits-out", type=click.Path(path_type=Path), help="Write the logits, float32 [positions, vocab]."
-)
+@click.option("--logits-out", type=shared.OutputFile(), help="Write the logits, float32 [positions, vocab].")
 def command(model: Path, dash: str | None, **options: Any) -> None:
     """Generate text with MODEL: a container, a checkpoint directory or a GGUF file.
 
@@ -154,11 +154,7 @@ def command(model: Path, dash: str | None, **options: Any) -> None:
         raise UsageError(given, hint="give one of -p TEXT, -f FILE, --ids 1,2,3, or - to read stdin")
     if options["budget"] is not None and options["preset"] is not None:
         raise UsageError("--budget and --preset exclude each other", hint="give --budget")
-    # what is wrong is told before anything is loaded
-    generation_options = _generation_options(options)
-    for name in ("logits_out", "trace", "report", "save_session"):
-        if options[name] is not None:
-            api.check_writable(options[name], in_one_step=name == "save_session")
+    generation_options = _generation_options(options)  # what is wrong is told before anything is loaded
     generation = _run(model, prompt, options, generation_options)
     if options["as_json"]:
         click.echo(json.dumps(generation.to_json(), ensure_ascii=False))

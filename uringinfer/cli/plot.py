@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from uringinfer.cli.shared import OutputFile
 from uringinfer.errors import EnvironmentError_, UsageError
 
 FORMATS = (".eps", ".jpeg", ".jpg", ".pdf", ".png", ".ps", ".svg", ".svgz", ".tif", ".tiff", ".webp")
@@ -16,10 +18,10 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def plot_option(purpose: str) -> Callable[[Command], Command]:
-    """`--plot FILE`, which is refused before any work unless its ending is a format."""
+    """`--plot FILE`, which is refused before any work unless it can be drawn and written."""
     return click.option(
         "--plot",
-        type=click.Path(path_type=Path),
+        type=OutputFile(),
         callback=check_plot,
         metavar="FILE",
         help=f"{purpose} (png, svg, pdf).",
@@ -27,25 +29,23 @@ def plot_option(purpose: str) -> Callable[[Command], Command]:
 
 
 def check_plot(context: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
-    """Raises UsageError unless the name's ending is one of `FORMATS`."""
+    """Raises UsageError unless the name's ending is one of `FORMATS`; EnvironmentError_ if matplotlib is not
+    installed."""
     if path is not None and path.suffix.lower() not in FORMATS:
         ending = f"the ending '{path.suffix}'" if path.suffix else "no ending"
         raise UsageError(f"plot '{path}' has {ending}, which is no format", hint="name it .png, .svg or .pdf")
+    if path is not None and find_spec("matplotlib") is None:
+        raise EnvironmentError_(
+            "--plot needs matplotlib, which is not installed", hint="pip install 'uringinfer[plot]'"
+        )
     return path
 
 
 def new_figure(panels: int) -> tuple[Any, list[Any]]:
-    """A figure with so many panels, one above the other.
+    """A figure with so many panels, one above the other."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
 
-    Raises EnvironmentError_ if matplotlib is not installed.
-    """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise EnvironmentError_(
-            "--plot needs matplotlib, which is not installed", hint="pip install 'uringinfer[plot]'"
-        ) from None
     figure = Figure(figsize=(8, 0.5 + 3 * panels), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(panels, 1, sharex=True, squeeze=False)

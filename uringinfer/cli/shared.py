@@ -11,12 +11,27 @@ from typing import Any, TypeVar, get_args
 
 import click
 
+from uringinfer.engine.outputs import check_writable
 from uringinfer.planning.planner import Placement
 from uringinfer.planning.presets import PRESETS
 from uringinfer.storage.reader import ReaderKind
 from uringinfer.units import parse_size
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class OutputFile(click.Path):
+    """A file to write; where it can be seen that it cannot be, it is refused before any work."""
+
+    def __init__(self, *, in_one_step: bool = False) -> None:
+        super().__init__(path_type=Path)
+        self._in_one_step = in_one_step
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        path = Path(value)
+        check_writable(path, in_one_step=self._in_one_step)
+        return path
+
 
 budget = click.option(
     "--budget",
@@ -60,7 +75,7 @@ pack_dir = click.option(
 )
 page = click.option(
     "--report",
-    type=click.Path(path_type=Path),
+    type=OutputFile(),
     metavar="FILE.html",
     help="Write a page that shows what bounds the run.",
 )
