@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 sys.path.append(str(Path(__file__).parents[1] / "engine"))
-from tiny_models import Containers, write_tiny_checkpoint
+from tiny_models import Containers, pack_moe, write_tiny_checkpoint
 
 from uringinfer import api
 from uringinfer.cli.main import cli, main
@@ -193,6 +193,17 @@ def test_what_is_wrong_with_a_run_is_told_before_it_is_loaded(
     got, err = run_main(monkeypatch, capsys, model, *arguments)
     assert (got, err.count("\n")) == (code, 1)
     assert err.startswith(f"uringinfer: {message.replace('MODEL', model)}")
+
+
+def test_a_container_that_takes_no_usage_file_is_told_before_it_is_loaded(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(api.OpenModel, "load", lambda *rest: pytest.fail("the weights were loaded"))
+    usage = pack_moe(tmp_path) / "usage.json"
+    usage.mkdir()
+    code, err = run_main(monkeypatch, capsys, usage.parent, "--ids", "1", "--learn")
+    assert code == 3
+    assert (
+        err == f"uringinfer: cannot write {usage}: Is a directory; leave --learn out, or make it writable\n"
+    )
 
 
 def test_a_prompt_longer_than_the_context_is_told_before_it_is_loaded(monkeypatch, capsys, model):

@@ -13,7 +13,7 @@ from uringinfer.engine.opening import open_model
 from uringinfer.errors import IntegrityError, UsageError
 from uringinfer.packing.sharder import shard
 from uringinfer.residency.trace import TraceWriter, read_trace
-from uringinfer.residency.usage import FILE_NAME
+from uringinfer.residency.usage import USAGE_FILE
 
 PER_TOKEN, EXPERTS, LAYERS = MOE["per_token"], MOE["experts"], MOE["layers"]
 PROMPT = [(13 * n) % 300 for n in range(24)]
@@ -136,7 +136,7 @@ def test_what_was_learned_fills_the_cache_at_the_next_start(tmp_path):
             engine.learn()
     assert misses[1] < misses[0]
     assert open_model(path).usage.recall is None  # nothing was guessed
-    uses = sum(map(sum, json.loads((path / FILE_NAME).read_text())["layers"].values()))
+    uses = sum(map(sum, json.loads((path / USAGE_FILE).read_text())["layers"].values()))
     assert uses == 2 * (len(PROMPT) + STEPS - 1) * LAYERS * PER_TOKEN
 
 
@@ -158,7 +158,7 @@ def test_how_good_guesses_were_is_learned_once_and_planned_with(tmp_path):
 @pytest.mark.parametrize("content", ["{", "[]", '{"version": 1, "container": "another", "layers": {}}'])
 def test_a_usage_file_that_cannot_be_used_is_left_out_with_a_note(tmp_path, content):
     path = pack_moe(tmp_path)
-    (path / FILE_NAME).write_text(content)
+    (path / USAGE_FILE).write_text(content)
     with open_model(path).load(LoadOptions(context=64)) as engine:
         assert any("usage.json is left out" in note for note in engine.notes)
         assert len(engine.generate(PROMPT, GREEDY).tokens) == STEPS

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from uringinfer.errors import EnvironmentError_
-from uringinfer.residency.usage import FILE_NAME, UsageCounts, read_usage, write_usage
+from uringinfer.residency.usage import USAGE_FILE, UsageCounts, read_usage, write_usage
 
 LAYERS = (1, 3)
 
@@ -22,7 +22,7 @@ def test_counts_survive_a_file(tmp_path):
     read, note = read_usage(tmp_path, "abc", LAYERS, 4)
     assert note is None
     np.testing.assert_array_equal(read.counts, [[1, 0, 2, 1], [0, 1, 1, 0]])
-    assert list(tmp_path.iterdir()) == [tmp_path / FILE_NAME]
+    assert list(tmp_path.iterdir()) == [tmp_path / USAGE_FILE]
 
 
 def test_guesses_survive_a_file_and_give_a_recall(tmp_path):
@@ -36,7 +36,7 @@ def test_guesses_survive_a_file_and_give_a_recall(tmp_path):
 def test_a_file_from_before_guesses_were_counted_is_read(tmp_path):
     content = json.loads(counted().to_json("abc"))
     del content["guesses"]
-    (tmp_path / FILE_NAME).write_text(json.dumps(content))
+    (tmp_path / USAGE_FILE).write_text(json.dumps(content))
     usage, note = read_usage(tmp_path, "abc", LAYERS, 4)
     assert (usage.recall, note) == (None, None)
     assert usage.counts.sum() == 6
@@ -67,34 +67,34 @@ def test_no_file_is_no_note(tmp_path):
 )
 def test_what_does_not_fit_is_left_out_with_a_note(tmp_path, change, problem):
     content = json.loads(counted().to_json("abc")) | change
-    (tmp_path / FILE_NAME).write_text(json.dumps(content))
+    (tmp_path / USAGE_FILE).write_text(json.dumps(content))
     usage, note = read_usage(tmp_path, "abc", LAYERS, 4)
     assert usage is None
-    assert problem in note and FILE_NAME in note
+    assert problem in note and USAGE_FILE in note
 
 
 @pytest.mark.parametrize("content", ["", "{", "[" * 100_000])
 def test_what_is_no_json_is_left_out_with_a_note(tmp_path, content):
-    (tmp_path / FILE_NAME).write_text(content)
+    (tmp_path / USAGE_FILE).write_text(content)
     usage, note = read_usage(tmp_path, "abc", LAYERS, 4)
     assert usage is None and "cannot be read" in note
 
 
 def test_a_pipe_is_left_out_with_a_note_without_waiting_for_its_writer(tmp_path):
-    os.mkfifo(tmp_path / FILE_NAME)
+    os.mkfifo(tmp_path / USAGE_FILE)
     usage, note = read_usage(tmp_path, "abc", LAYERS, 4)
     assert usage is None and "is no regular file" in note
 
 
 def test_a_pipe_is_not_replaced_and_a_link_stays_one(tmp_path):
-    os.mkfifo(tmp_path / FILE_NAME)
+    os.mkfifo(tmp_path / USAGE_FILE)
     with pytest.raises(EnvironmentError_, match=r"usage\.json: it is no regular file"):
         write_usage(tmp_path, "abc", counted())
-    assert (tmp_path / FILE_NAME).is_fifo()
-    (tmp_path / FILE_NAME).unlink()
-    (tmp_path / FILE_NAME).symlink_to("elsewhere")
+    assert (tmp_path / USAGE_FILE).is_fifo()
+    (tmp_path / USAGE_FILE).unlink()
+    (tmp_path / USAGE_FILE).symlink_to("elsewhere")
     write_usage(tmp_path, "abc", counted())
-    assert (tmp_path / FILE_NAME).is_symlink()
+    assert (tmp_path / USAGE_FILE).is_symlink()
     assert read_usage(tmp_path, "abc", LAYERS, 4)[0] is not None
 
 

@@ -188,9 +188,10 @@ def _run(
         )
         load_options = _load_options(opened, len(ids), len(saved[1].ids) if saved else 0, options)
         opened.check_turn(ids, load_options, saved)
-        for name, what in (("trace", "trace"), ("learn", "usage")):
-            if options[name]:
-                opened.check_experts(what)
+        if options["trace"]:
+            opened.check_experts("trace")
+        if options["learn"]:
+            opened.check_learning()
         engine = opened.load(load_options, report)
     with engine, ExitStack() as stack:
         for line in (engine.setup.to_text(), *(f"note: {note}" for note in engine.notes)):

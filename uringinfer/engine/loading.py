@@ -28,6 +28,7 @@ from uringinfer.engine.expert_loading import (
     usage_curve,
 )
 from uringinfer.engine.memory import carve_trunk, release_unused
+from uringinfer.engine.outputs import check_writable
 from uringinfer.engine.prompt import Prompter
 from uringinfer.engine.routing_log import dense_model
 from uringinfer.engine.session import as_tokens, check_header, check_room
@@ -44,6 +45,7 @@ from uringinfer.residency.policies import DEFAULT_POLICY
 from uringinfer.residency.ring import check_segment
 from uringinfer.residency.timeline import RecordingReader, Timeline
 from uringinfer.residency.trunk import Trunk
+from uringinfer.residency.usage import USAGE_FILE, USAGE_HINT
 from uringinfer.storage.arena import Arena
 from uringinfer.storage.direct import StorageFile, open_file
 from uringinfer.storage.reader import DEFAULT_QUEUE_DEPTH, Reader, ReaderKind, open_reader
@@ -123,6 +125,11 @@ class OpenModel:
         """Raises UsageError for a dense model, which has no `what`."""
         if not self.model.expert_layers():
             raise dense_model(self.container.path, what)
+
+    def check_learning(self) -> None:
+        """Raises UsageError for a dense model, EnvironmentError_ if what it learns could not be written."""
+        self.check_experts("usage")
+        check_writable(self.container.path / USAGE_FILE, in_one_step=True, hint=USAGE_HINT)
 
     def check_turn(
         self, ids: Sequence[int], options: LoadOptions, saved: tuple[Path, SessionHeader] | None = None

@@ -10,7 +10,7 @@ from uringinfer.errors import EnvironmentError_
 from uringinfer.storage.regular import replaceable
 
 
-def check_writable(path: Path | str, *, in_one_step: bool = False) -> None:
+def check_writable(path: Path | str, *, in_one_step: bool = False, hint: str = "choose another file") -> None:
     """Raises EnvironmentError_ if it can be seen already that the file `path` cannot be written.
 
     `in_one_step`: it is written beside its place and renamed, so the directory must take a new file even
@@ -21,7 +21,7 @@ def check_writable(path: Path | str, *, in_one_step: bool = False) -> None:
     if problem is None and in_one_step:
         problem = _problem(replaceable(path), in_one_step=True)
     if problem is not None:
-        raise EnvironmentError_(f"cannot write {path}: {os.strerror(problem)}", hint="choose another file")
+        raise EnvironmentError_(f"cannot write {path}: {os.strerror(problem)}", hint=hint)
 
 
 def _problem(path: Path, *, in_one_step: bool) -> int | None:

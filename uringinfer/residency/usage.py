@@ -19,7 +19,9 @@ from uringinfer.errors import EnvironmentError_, IntegrityError
 from uringinfer.residency.policies import ExpertKey
 from uringinfer.storage.regular import read_regular, replacing
 
-FILE_NAME = "usage.json"
+USAGE_FILE = "usage.json"
+"""Its name in the container's directory."""
+USAGE_HINT = "leave --learn out, or make it writable"
 _VERSION = 1
 _NO_GUESSES = {"about": 0, "named": 0}
 """Of a file that was written before guesses were counted."""
@@ -66,7 +68,7 @@ def read_usage(
     directory: Path, fingerprint: str, layers: Sequence[int], num_experts: int
 ) -> tuple[UsageCounts | None, str | None]:
     """The counts in `directory`, or None; and a note if there is a file that cannot be used."""
-    path = directory / FILE_NAME
+    path = directory / USAGE_FILE
     try:
         content = json.loads(read_regular(path).decode())
     except FileNotFoundError:
@@ -86,14 +88,12 @@ def read_usage(
 
 def write_usage(directory: Path, fingerprint: str, usage: UsageCounts) -> None:
     """Writes the counts, whole or not at all. Raises EnvironmentError_ if `directory` cannot be written."""
-    path = directory / FILE_NAME
+    path = directory / USAGE_FILE
     try:
         with replacing(path) as file:
             file.write(usage.to_json(fingerprint).encode())
     except OSError as error:
-        raise EnvironmentError_(
-            f"cannot write {path}: {error.strerror}", hint="leave --learn out, or make it writable"
-        ) from None
+        raise EnvironmentError_(f"cannot write {path}: {error.strerror}", hint=USAGE_HINT) from None
 
 
 def _problem(content: Any, fingerprint: str, usage: UsageCounts) -> str | None:
