@@ -31,9 +31,14 @@ def skeleton(tmp_path_factory):
     return directory
 
 
+@pytest.fixture(scope="module")
+def opened(skeleton):
+    """The index of half a million tensors takes seconds: it is built once."""
+    return open_to_plan(skeleton, "layer")
+
+
 @pytest.mark.slow
-def test_presets_pin_the_layers_that_they_are_known_to(skeleton, monkeypatch, command_line):
-    opened = open_to_plan(skeleton, "layer")
+def test_presets_pin_the_layers_that_they_are_known_to(skeleton, opened, monkeypatch, command_line):
     monkeypatch.setattr("uringinfer.api.open_to_plan", lambda path, segment: opened)
     for preset, layers in KNOWN.items():
         result = command_line("plan", skeleton, "--preset", preset, "--segment", "layer", "--json")
@@ -46,8 +51,9 @@ def test_presets_pin_the_layers_that_they_are_known_to(skeleton, monkeypatch, co
 
 
 @pytest.mark.slow
-def test_the_table_shows_the_known_numbers_and_those_of_finer_segments(skeleton, monkeypatch, command_line):
-    opened = open_to_plan(skeleton, "layer")
+def test_the_table_shows_the_known_numbers_and_those_of_finer_segments(
+    skeleton, opened, monkeypatch, command_line
+):
     monkeypatch.setattr("uringinfer.api.open_to_plan", lambda path, segment: opened)
     result = command_line("plan", skeleton, "--preset", "desktop", "--segment", "layer")
     table = [line.split() for line in result.stdout.splitlines()[-4:]]
