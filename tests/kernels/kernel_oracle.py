@@ -81,13 +81,14 @@ def activation_error(kernels, name):
     return HALF_A_STEP if kernels.name == "native" and name in ("mxfp4", "q4", "q4_g32") else 0.0
 
 
-def assert_product(got, matrix, x, tolerance=1e-6, error=0.0):
+def assert_product(got, matrix, x, tolerance=1e-6, error=0.0, *, least=0.0):
     """got [T, m] is x [T, n] times the transpose of matrix [m, n], to `tolerance` of the absolute terms.
 
-    Each activation may be off by `error` times the token's largest on top of that.
+    Each activation may be off by `error` times the token's largest on top of that. Where a smaller weight is
+    a sum of larger terms, `least` is what it counts as.
     """
     matrix, x = matrix.astype(np.float64), x.astype(np.float64)
     assert got.shape == (len(x), len(matrix))
     allowed = tolerance * np.abs(x) + error * np.abs(x).max(axis=1, keepdims=True)
-    excess = np.abs(got - x @ matrix.T) - allowed @ np.abs(matrix).T
+    excess = np.abs(got - x @ matrix.T) - allowed @ np.maximum(np.abs(matrix), least).T
     assert excess.max() <= 0
