@@ -135,6 +135,12 @@ def test_wrong_requests_exit_2_with_one_line(command_line, trace, options, messa
     assert result.stderr.count("\n") == 1
 
 
+def test_a_device_is_no_trace(command_line):
+    result = command_line("simulate", "/dev/zero", "--slots", "2")
+    assert (result.code, result.stdout) == (4, "")
+    assert result.stderr == "uringinfer: /dev/zero: is no regular file; put a file in its place\n"
+
+
 def test_a_damaged_trace_exits_4_and_names_the_line(command_line, trace):
     trace.write_bytes(TRACE[:-20])
 

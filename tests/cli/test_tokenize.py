@@ -112,6 +112,28 @@ def test_stdin_that_is_no_utf_8_is_refused_by_its_byte(command_line, model):
     assert (result.code, result.stderr) == (2, "uringinfer: stdin is not UTF-8 (byte 2); convert it\n")
 
 
+def test_numbers_from_stdin_may_be_none_and_must_be_text(command_line, model):
+    assert command_line("detokenize", model, "-", stdin=b"").stdout == "\n"
+    result = command_line("detokenize", model, "-", stdin=b"1,\xff")
+    assert (result.code, result.stderr) == (2, "uringinfer: stdin is not UTF-8 (byte 2); convert it\n")
+
+
+@pytest.mark.parametrize("command", ["tokenize", "detokenize"])
+def test_text_without_end_is_refused_and_not_kept_in_memory(command_line, model, monkeypatch, command):
+    monkeypatch.setattr("uringinfer.cli.inputs.MAX_BYTES", 1 << 20)
+    full = command_line(command, model, "-", stdin=b"1 " * (1 << 19))
+    assert full.code == 0
+    result = command_line(command, model, "-", stdin=b"1 " * (1 << 19) + b"1")
+    assert result.code == 2
+    assert result.stderr == "uringinfer: stdin is longer than 1.00 MiB; give less text\n"
+
+
+def test_a_device_without_end_is_no_text(command_line, model):
+    result = command_line("tokenize", model, "-f", "/dev/zero")
+    assert result.code == 2
+    assert result.stderr == "uringinfer: /dev/zero is longer than 256.00 MiB; give less text\n"
+
+
 def test_a_gguf_file_is_not_packed_to_look_at_its_tokens(command_line, tmp_path):
     model = tmp_path / "model.gguf"
     tokenizer = gguf_maker.byte_level_tokenizer(gguf_maker.smollm_pre_tokenizer())

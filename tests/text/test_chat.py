@@ -249,3 +249,8 @@ def test_a_template_file_that_will_not_do_is_a_usage_error_of_one_plain_sentence
     absent = tmp_path / "absent.j"
     assert refusal(absent) == f"cannot read the chat template {absent}: No such file or directory"
     assert "latin.j is not UTF-8 (byte 2)" in refusal(tmp_path / "latin.j")
+
+
+def test_a_device_is_no_template_file(chat_tokenizer, tmp_path):
+    with pytest.raises(UsageError, match="/dev/zero: is no regular file"):
+        ChatTemplate.open(tmp_path, chat_tokenizer, file="/dev/zero")

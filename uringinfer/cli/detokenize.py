@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
 
 import click
 
 from uringinfer import api
+from uringinfer.cli.inputs import read_text
 from uringinfer.errors import UsageError
 
 
@@ -31,7 +31,8 @@ def command(model: Path, ids: tuple[str, ...], no_special: bool, as_json: bool) 
     """
     if not ids:
         raise UsageError("no token numbers were given", hint="give 1,2,3, or - to read stdin")
-    numbers = _numbers(sys.stdin.read() if ids == ("-",) else " ".join(ids))
+    given = read_text(None, None, "-", what="the numbers") if ids == ("-",) else " ".join(ids)
+    numbers = _numbers(given or "")
     text = api.Prompter.of_model(model).need_tokenizer().decode(numbers, show_special=not no_special)
     if as_json:
         click.echo(json.dumps({"count": len(numbers), "ids": numbers, "text": text}, ensure_ascii=False))

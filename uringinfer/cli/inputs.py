@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import BinaryIO
 
 from uringinfer.errors import UsageError
+from uringinfer.units import format_size
+
+MAX_BYTES = 256 << 20
+"""Of a text: far more than any model takes, and an end to a device that has none."""
 
 
 def read_text(
@@ -13,7 +18,8 @@ def read_text(
 ) -> str | None:
     """The text from the one source that was given, None if none was: itself, a UTF-8 file, or "-" for stdin.
 
-    Raises UsageError for more than one source and for a file that cannot be read.
+    Raises UsageError for more than one source, and for a text that cannot be read, is longer than `MAX_BYTES`
+    or is not UTF-8.
     """
     if dash not in (None, "-"):
         raise UsageError(f"unexpected argument '{dash}'", hint="give text with -p, or - to read stdin")
@@ -22,16 +28,20 @@ def read_text(
     if text is not None:
         return text
     if dash is not None or str(file) == "-":
-        return _decode(sys.stdin.buffer.read(), "stdin")
+        return _decoded(sys.stdin.buffer, "stdin")
     if file is None:
         return None
     try:
-        return _decode(file.read_bytes(), str(file))
+        with file.open("rb") as stream:
+            return _decoded(stream, str(file))
     except OSError as error:
         raise UsageError(f"cannot read {what} from {file}: {error.strerror}") from None
 
 
-def _decode(data: bytes, source: str) -> str:
+def _decoded(stream: BinaryIO, source: str) -> str:
+    data = stream.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise UsageError(f"{source} is longer than {format_size(MAX_BYTES)}", hint="give less text")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -25,6 +25,7 @@ import numpy as np
 from uringinfer.errors import EnvironmentError_, IntegrityError, UsageError
 from uringinfer.residency.policies import ExpertKey
 from uringinfer.storage.growing_file import GrowingFile
+from uringinfer.storage.regular import read_regular
 
 MAX_LAYERS = 1 << 12
 MAX_EXPERTS = 1 << 16
@@ -77,11 +78,11 @@ class Trace:
 def read_trace(path: Path) -> Trace:
     """Reads a trace in either format.
 
-    Raises UsageError if there is no such file, EnvironmentError_ if it cannot be read, IntegrityError naming
-    the place of what is no trace.
+    Raises UsageError if there is no such file, EnvironmentError_ if it cannot be read, IntegrityError for a
+    device or a pipe, and naming the place of what is no trace.
     """
     try:
-        data = path.read_bytes()
+        data = read_regular(path)
     except FileNotFoundError:
         raise UsageError(f"trace '{path}' does not exist") from None
     except OSError as error:

@@ -86,4 +86,4 @@ def sync_directory(path: Path) -> None:
 
 
 def _irregular(path: Path) -> IntegrityError:
-    return IntegrityError(f"{path}: is no regular file", hint="put the model's own file in its place")
+    return IntegrityError(f"{path}: is no regular file", hint="put a file in its place")

@@ -15,7 +15,7 @@ from typing import Any
 
 import jinja2
 
-from uringinfer.errors import IntegrityError, UsageError
+from uringinfer.errors import EnvironmentError_, IntegrityError, UsageError
 from uringinfer.text.chat_environment import make_environment
 from uringinfer.text.chat_guard import ChatGuard, free_character
 from uringinfer.text.files import read_utf8
@@ -58,14 +58,10 @@ class ChatTemplate:
         """
         if file is not None:
             try:
-                return cls(Path(file).read_text(encoding="utf-8"), tokenizer, name=str(file))
-            except OSError as error:
+                return cls(read_utf8(Path(file)), tokenizer, name=str(file))
+            except FileNotFoundError as error:
                 raise UsageError(f"cannot read the chat template {file}: {error.strerror}") from None
-            except UnicodeDecodeError as error:
-                raise UsageError(
-                    f"the chat template {file} is not UTF-8 (byte {error.start})", hint="convert it"
-                ) from None
-            except IntegrityError as error:
+            except (EnvironmentError_, IntegrityError) as error:
                 raise UsageError(error.message, hint=error.hint) from error
         found = find_template(Path(directory), tokenizer)
         if found is None:
