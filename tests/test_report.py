@@ -1,6 +1,7 @@
 """Run statistics, from counters that are written out by hand."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -106,6 +107,20 @@ def test_the_text_gives_rates_memory_and_what_bound_the_run():
     assert "50% waiting for the drive" in text
     assert "200 ms kernel CPU per GB" in text
     assert "peak memory 2.00 GiB of 3.00 GiB; written to storage: 0 B; bound by drive" in text
+
+
+def test_experts_that_were_guessed_before_a_phase_may_be_more_than_were_read_in_it():
+    experts = ExpertStatistics(
+        hits=90, misses=3, prefetched=7, guesses=4, demanded_bytes=3 << 20, guessed_bytes=4 << 20
+    )
+    before, after = (
+        replace(moment, experts=counted) for moment, counted in ((START, ExpertStatistics()), (END, experts))
+    )
+    line = run_statistics(decode=Phase.between(before, after, tokens=4)).to_text().split("  experts: ")[1]
+    assert (
+        line.splitlines()[0]
+        == "90 hit, 7 prefetched, 3 missed (3.00 MiB); 4 read ahead (4.00 MiB); hit rate 97.0%"
+    )
 
 
 def test_a_phase_without_tokens_is_left_out_of_the_text():

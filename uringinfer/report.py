@@ -292,9 +292,10 @@ def _phase_text(name: str, phase: Phase) -> str:
 def _experts_text(experts: ExpertStatistics) -> str:
     if not experts.used:
         return ""
+    # what is used may have been guessed in the phase before: neither number is a part of the other
     text = (
-        f"\n  experts: {experts.hits} hit, {experts.misses} missed"
-        f" ({format_size(experts.demanded_bytes)}), {experts.prefetched} of {experts.guesses} prefetched used"
+        f"\n  experts: {experts.hits} hit, {experts.prefetched} prefetched, {experts.misses} missed"
+        f" ({format_size(experts.demanded_bytes)}); {experts.guesses} read ahead"
         f" ({format_size(experts.guessed_bytes)}); hit rate {experts.hit_rate:.1%}"
     )
     return text if experts.recall is None else f"{text}, guesses named {experts.recall:.1%} of what was used"
