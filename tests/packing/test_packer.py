@@ -127,7 +127,16 @@ def test_too_little_space_is_refused_with_both_numbers_before_writing(checkpoint
     monkeypatch.setattr(staging.os, "statvfs", lambda path: Status)
     with pytest.raises(EnvironmentError_, match=r"\d+ bytes\) needed, 12\.00 KiB \(12288 bytes\) free"):
         pack(checkpoint, tmp_path / "m.uring")
-    assert not list(tmp_path.rglob("trunk.bin"))
+    assert list(tmp_path.iterdir()) == [checkpoint]
+
+
+def test_what_can_be_continued_outlives_a_lack_of_space(checkpoint, tmp_path, monkeypatch):
+    pack(checkpoint, tmp_path / "m.uring", layers=(0, 0))
+    begun = {path: path.read_bytes() for path in (tmp_path / "m.uring.partial").iterdir()}
+    monkeypatch.setattr(staging, "lacking_space", lambda path, needed: "no space")
+    with pytest.raises(EnvironmentError_, match="no space"):
+        pack(checkpoint, tmp_path / "m.uring")
+    assert {path: path.read_bytes() for path in begun} == begun
 
 
 class FailingWrites:

@@ -50,6 +50,8 @@ class Staging:
             for name, nbytes in file_bytes.items():
                 self.files[name] = OutputFile(self.path / name, nbytes)
         except BaseException:
+            if self.journal.is_new:  # there is nothing to continue with
+                shutil.rmtree(self.path)
             self.close()
             raise
 
