@@ -15,7 +15,6 @@ import errno
 import mmap
 import re
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -113,12 +112,7 @@ class Arena:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _map_pool(self) -> mmap.mmap | None:
