@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from uringinfer.container import Container
 from uringinfer.errors import IntegrityError, UnsupportedModelError, UringinferError
-from uringinfer.packing.gguf import GgufSource
+from uringinfer.packing.gguf import DECODED, GgufSource
 from uringinfer.packing.gguf_header import read_gguf_header
 from uringinfer.packing.packer import pack
 
@@ -211,6 +211,22 @@ def test_a_packed_gguf_file_is_a_container_with_the_models_tensors(tmp_path):
 def test_what_is_not_supported_is_refused_by_name(tmp_path, extra, message):
     with pytest.raises(UnsupportedModelError, match=message):
         GgufSource.open(make_gguf(tmp_path / "m.gguf", weights(), extra=extra))
+
+
+def test_a_type_that_cannot_be_decoded_is_named_with_its_tensor(tmp_path, monkeypatch):
+    monkeypatch.setattr("uringinfer.packing.gguf.DECODED", DECODED - {"Q4_1"})
+    with pytest.raises(
+        UnsupportedModelError, match=r"'blk\.1\.attn_q\.weight' of type Q4_1, which cannot be"
+    ):
+        GgufSource.open(make_gguf(tmp_path / "m.gguf", weights(), kinds={QUERY: Kind.Q4_1}))
+
+
+@pytest.mark.parametrize("name", sorted(DECODED))
+def test_the_gguf_package_decodes_what_is_said_of_it(name):
+    if name not in Kind.__members__:
+        pytest.skip("the installed gguf package does not know this type yet")
+    block, nbytes = gguf.GGML_QUANT_SIZES[Kind[name]]
+    assert dequantize(np.zeros((2, nbytes), np.uint8), Kind[name]).shape == (2, block)
 
 
 def test_another_architecture_is_refused_with_those_that_are_known(tmp_path):
