@@ -6,8 +6,10 @@ Prints the section "Kernels" of docs/benchmarks.md:
 
 A weight is larger than the caches and lies in huge pages, as in a run. A rate is packed bytes over the
 shortest of several times; `share` is that rate over the rate at which a plain loop reads the same bytes on as
-many threads, timed in turns with the product, so that both meet the same neighbours. The last line compares
-one step of the delta rule with reading and writing its state. Numpy is measured with BLAS as it finds itself:
+many threads, timed in turns with the product, so that both meet the same neighbours. From 16 tokens on, a
+product is bound by how fast it multiplies: `of BLAS` is its rate over that of a large float32 product of
+numpy on all cores, timed once, before the others. The last line compares one step of the delta rule with
+reading and writing its state. Numpy is measured with BLAS as it finds itself:
 unset OPENBLAS_CORETYPE and OPENBLAS_L2_SIZE.
 """
 
@@ -39,6 +41,7 @@ HUGE_PAGE = 2 << 20
 DELTA_SHAPE = (96, 128, 128)
 FORMATS = "bf16,f16,f32,fp8,q8,mxfp4,q4,q4_g32,vq3"
 NUMPY_TOKENS = (1, 16)
+MANY_TOKENS = 16
 TARGETS = {"bf16": 0.8, "q8": 0.8, "fp8": 0.6, "mxfp4": 0.5, "q4": 0.5, "q4_g32": 0.5, "vq3": 0.3}
 """Share of the memory's read rate at T = 1, on all cores."""
 NUMPY_TARGET = 4.0
@@ -81,6 +84,15 @@ def shortest(functions: Sequence[Callable[[], object]], repeats: int) -> list[fl
             if turn > 0:
                 best[number] = min(best[number], time.perf_counter() - start)
     return best
+
+
+def measure_blas(repeats: int) -> float:
+    """Products a second, in 1e9, of a float32 product of numpy that is large enough to run at BLAS's best."""
+    size = 2048
+    a, b = np.random.default_rng(0).standard_normal((2, size, size), np.float32)
+    (seconds,) = shortest([lambda: a @ b], repeats)
+    time.sleep(0.5)  # BLAS's threads spin for a while, and would take processors from what is timed next
+    return size**3 / seconds / 1e9
 
 
 def measure_products(
@@ -234,6 +246,7 @@ def target_lines(rows: list[dict[str, object]], delta: dict[str, float]) -> list
 
 def print_markdown(
     where: dict[str, object],
+    blas: float,
     rows: list[dict[str, object]],
     encodings: list[dict[str, object]],
     delta: dict[str, float],
@@ -243,18 +256,27 @@ def print_markdown(
         f"`python scripts/bench_kernels.py`: {', '.join(f'{key} {value}' for key, value in where.items())}."
     )
     print("The product and a plain reading loop take turns on the same bytes; `share` is the ratio of their")
-    print("rates, `x T=1` the tokens per second against one token at a time.\n")
-    print("| format | kernels | threads | tokens | GB/s packed | read GB/s | share | x T=1 | G products/s |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print(
+        "rates, `x T=1` the tokens per second against one token at a time. `of BLAS` is the share of what a"
+    )
+    print(f"float32 product of numpy, 2048 x 2048 x 2048, makes on all cores: {blas:.0f} G products/s.\n")
+    print(
+        "| format | kernels | threads | tokens | GB/s packed | read GB/s | share | x T=1 | G products/s",
+        end="",
+    )
+    print(" | of BLAS |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
     for row in rows:
+        rate = float(row["giga_products_per_s"])  # type: ignore[arg-type]
+        of_blas = f"{rate / blas:.2f}" if int(row["tokens"]) >= MANY_TOKENS else ""  # type: ignore[call-overload]
         print(
             f"| {row['format']} | {row['simd']} | {row['threads']} | {row['tokens']} | {row['gb_per_s']:.1f}"
             f" | {row['read_gb_per_s']:.1f} | {row['share']:.2f} | {row['speedup']:.1f}"
-            f" | {row['giga_products_per_s']:.0f} |"
+            f" | {rate:.0f} | {of_blas} |"
         )
     print()
     print("\n".join(target_lines(rows, delta)))
-    print("\nWhat bounds T = 16 against T = 1: [lessons.md](lessons.md), four-bit weights as integers.")
+    print("\nWhat bounds T = 16 against T = 1: [lessons.md](lessons.md), products of many tokens.")
     step, touch = delta["step_seconds"], delta["touch_seconds"]
     print(f"\nDelta rule, {DELTA_SHAPE}, one token: {step * 1e3:.2f} ms; reading and writing its state once:")
     print(f"{touch * 1e3:.2f} ms.")
@@ -275,18 +297,25 @@ def main() -> None:
     options = parser.parse_args()
     tokens = sorted({1, *(int(text) for text in options.tokens.split(","))})
     threads = sorted({1, usable_cpus()})
-    where = conditions()
+    where, blas = conditions(), measure_blas(options.repeats)
     rows = [
         row for name in options.formats.split(",") for row in measure_format(name, options, threads, tokens)
     ]
     stages = [name for name in options.formats.split(",") if weight_format(name).stages]
     encodings = [measure_encoding(name, options.repeats) for name in stages]
     delta = measure_delta(threads[-1], options.repeats)
-    print_markdown(where, rows, encodings, delta)
+    print_markdown(where, blas, rows, encodings, delta)
     if options.json:
         options.json.write_text(
             json.dumps(
-                {"conditions": where, "products": rows, "encodings": encodings, "delta_rule": delta}, indent=1
+                {
+                    "conditions": where,
+                    "blas": blas,
+                    "products": rows,
+                    "encodings": encodings,
+                    "delta_rule": delta,
+                },
+                indent=1,
             )
         )
 

@@ -10,6 +10,13 @@ INLINE struct coded_row coded_row(const struct product *p, long row)
     return (struct coded_row){codes + row * p->code_stride, scales + row / p->scale_rows * p->scale_stride};
 }
 
+/* Bytes from the codes of a panel to those that will be wanted after them: its next columns, or after the last the
+ * first ones of the next rows. */
+INLINE long codes_ahead(const struct product *p, long first, long last, long col, long columns, int bits)
+{
+    return col + columns < p->cols ? columns * bits / 8 : (last - first) * p->code_stride - col * bits / 8;
+}
+
 /* Formats of whole bytes: sixteen codes are loaded and converted at a time, in the order of the columns. */
 #define BYTES_FORMAT(name, width, load)                             \
     struct name##_block {                                           \

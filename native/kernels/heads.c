@@ -9,7 +9,7 @@ int kernels_matmul_heads(int simd, int threads, int format, int group, long head
 {
     const struct simd_ops *const ops = simd_ops(simd);
     const struct format_ops *const form = &ops->formats[format];
-    const long each = PRODUCT_SCRATCH + input_floats(ops, form, tokens, cols, heads * cols);
+    const long own = scratch_floats(tokens), each = own + input_floats(form, tokens, cols, heads * cols);
     const int team = heads * rows * cols * tokens < SMALL_PRODUCT ? 1 : threads;
     float *const scratch = new_floats(team * each);
     if (!scratch)
@@ -18,7 +18,7 @@ int kernels_matmul_heads(int simd, int threads, int format, int group, long head
     for (long h = 0; h < heads; h++) {
         float *const mine = scratch + omp_get_thread_num() * each;
         struct product p = new_product(form, cols, group, codes, scales, tokens);
-        set_input(&p, form, prepare(ops, form, tokens, cols, x + h * cols, heads * cols, mine + PRODUCT_SCRATCH));
+        set_input(&p, form, prepare(ops, form, tokens, cols, x + h * cols, heads * cols, mine + own));
         p.out = out + h * rows;
         p.out_stride = heads * rows;
         p.base = h * per_head + offset;
@@ -33,7 +33,7 @@ int kernels_matmul_heads_transposed(int simd, int threads, int format, int group
                                     long tokens, const float *x, float *out)
 {
     const struct format_ops *const form = &simd_ops(simd)->formats[format];
-    const long padded = padded_cols(form, cols), each = PRODUCT_SCRATCH + tokens * padded;
+    const long padded = padded_cols(form, cols), each = TRANSPOSED_SCRATCH + tokens * padded;
     const int team = heads * rows * cols * tokens < SMALL_PRODUCT ? 1 : threads;
     float *const scratch = new_floats(team * each + 2 * padded);
     if (!scratch)
@@ -45,7 +45,7 @@ int kernels_matmul_heads_transposed(int simd, int threads, int format, int group
     form->arrange(cols, numbers, places);
 #pragma omp parallel for schedule(dynamic, 1) num_threads(team)
     for (long h = 0; h < heads; h++) {
-        float *const mine = scratch + omp_get_thread_num() * each, *const sums = mine + PRODUCT_SCRATCH;
+        float *const mine = scratch + omp_get_thread_num() * each, *const sums = mine + TRANSPOSED_SCRATCH;
         struct product p = new_product(form, cols, group, codes, scales, tokens);
         p.x = x + h * rows;
         p.x_stride = heads * rows;

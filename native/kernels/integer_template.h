@@ -10,125 +10,124 @@
  * The float32 way (product_template.h) spends a shift, a permutation and a multiply-add on sixteen products; a dot
  * product of bytes makes sixty-four, and three of them take a whole activation.
  *
- * A lane sums the products of eight columns exactly: with weights up to 24 and activations below 2^23 they stay
- * below 2^31. The sum becomes a float, is multiplied by the factor of its group and added up over a panel
- * of columns; the panel's sum times the factor of its activations is added to the whole. One function does this for
- * every number of tokens, so the order is always the same. */
+ * What is done with the bytes is in dot_template.h, the same for every number of tokens, so the order is always the
+ * same. For few tokens the codes are decoded in registers, for more of them once, to memory. */
 
-#define PANEL_BLOCKS (PANEL_COLS / INTEGER_BLOCK)
+/* Columns of a panel of one row, padded with zeros. */
+struct NAME(row) {
+    const unsigned char *codes;
+    float factors[LANES];
+    unsigned char padded[PANEL_BLOCKS * BLOCK_BYTES];
+};
 
-/* sums [row_count][row_step][16] += `blocks` blocks of a panel: each row's codes and factors, and quantised
- * activations, tokens `stride` bytes apart. The counts are constants. Asks for the codes `ahead` bytes on
- * as product_template.h does. */
-INLINE void NAME(panel)(const unsigned char *const *codes, const float (*factors)[LANES], const signed char *x,
-                        long stride, long blocks, long ahead, int row_count, int token_count,
-                        float *sums, long row_step)
+INLINE void NAME(find_row)(const struct product *p, long number, long col, long columns, struct NAME(row) *row)
 {
+    const unsigned char *codes = (const unsigned char *)p->codes + number * p->code_stride + col * FORMAT_BITS / 8;
+    const unsigned char *scales = (const unsigned char *)p->scales + number * p->scale_stride +
+                                  col / FORMAT_GROUP * FORMAT_SCALE_BYTES;
+    unsigned char groups[LANES * FORMAT_SCALE_BYTES];
+    if (columns < INTEGER_PANEL) {
+        memset(groups, 0, sizeof groups);
+        memcpy(groups, scales, (unsigned long)((columns + FORMAT_GROUP - 1) / FORMAT_GROUP * FORMAT_SCALE_BYTES));
+        memset(row->padded, 0, sizeof row->padded);
+        memcpy(row->padded, codes, (unsigned long)(columns * FORMAT_BITS + 7) / 8);
+        codes = row->padded;
+        scales = groups;
+    }
+    row->codes = codes;
+    NAME(factors)(scales, row->factors);
+}
+
+INLINE vf NAME(block_factor)(const struct NAME(row) *row, long block)
+{
+    const float *const at = row->factors + 4 * block;
+    return FORMAT_GROUP == INTEGER_BLOCK ? vf_set(*at) : vf_quarters_at(at);
+}
+
+/* Columns col.. of rows first.. times the tokens of a tile; both counts are constants. Asks for the codes `ahead`
+ * bytes on as product_template.h does. What the codes become is also left in `decoded`, [row][PANEL_BLOCKS], unless
+ * that is NULL. */
+INLINE void NAME(tile)(const struct product *p, long first, int row_count, long col, long columns,
+                       const signed char *x, int token_count, long ahead, float *sums,
+                       struct decoded_block *decoded)
+{
+    const long blocks = integer_blocks(columns), stride = blocks * INTEGER_BYTES;
+    struct NAME(row) rows[INTEGER_ROWS];
     vf part[INTEGER_ROWS][INTEGER_TOKENS];
-    for (int r = 0; r < row_count; r++)
-        for (int t = 0; t < token_count; t++)
-            part[r][t] = vf_set(0);
+    UNROLL for (int r = 0; r < row_count; r++)
+        NAME(find_row)(p, first + r, col, columns, &rows[r]);
+    clear_part(row_count, token_count, part);
     for (long b = 0; b < blocks; b++) {
         struct byte_pair w[INTEGER_ROWS];
         vf factor[INTEGER_ROWS];
-        for (int r = 0; r < row_count; r++) {
-            const float *const at = factors[r] + 4 * b;
-            w[r] = NAME(bytes)(codes[r] + b * BLOCK_BYTES);
-            __builtin_prefetch(codes[r] + b * BLOCK_BYTES + ahead, 0, 2);
-            factor[r] = FORMAT_GROUP == INTEGER_BLOCK ? vf_set(*at) : vf_quarters_at(at);
+        UNROLL for (int r = 0; r < row_count; r++) {
+            w[r] = NAME(bytes)(rows[r].codes + b * BLOCK_BYTES);
+            __builtin_prefetch(rows[r].codes + b * BLOCK_BYTES + ahead, 0, 2);
+            factor[r] = NAME(block_factor)(&rows[r], b);
+            if (decoded)
+                decoded[r * PANEL_BLOCKS + b] = (struct decoded_block){w[r].even, w[r].odd, factor[r]};
         }
-        const signed char *const block = x + b * INTEGER_BYTES;
-        vi sum[INTEGER_ROWS][INTEGER_TOKENS];
-        for (int d = 0; d < DIGITS; d++) {
-            for (int t = 0; t < token_count; t++) {
-                const vi even = vi_load(block + t * stride + d * INTEGER_BLOCK);
-                for (int r = 0; r < row_count; r++)
-                    sum[r][t] = vi_dot(d ? vi_times_256(sum[r][t]) : vi_zero(), w[r].even, even);
-            }
-            for (int t = 0; t < token_count; t++) {
-                const vi odd = vi_load(block + t * stride + d * INTEGER_BLOCK + INTEGER_BLOCK / 2);
-                for (int r = 0; r < row_count; r++)
-                    sum[r][t] = vi_dot(sum[r][t], w[r].odd, odd);
-            }
-        }
-        for (int t = 0; t < token_count; t++) {
-            const vi surplus = vi_load(block + t * stride + SURPLUS_AT);
-            for (int r = 0; r < row_count; r++)
-                part[r][t] = vf_fma(vf_from_int(vi_sub(sum[r][t], surplus)), factor[r], part[r][t]);
-        }
+        dot_block(w, factor, x + b * INTEGER_BYTES, stride, row_count, token_count, part);
     }
-    for (int t = 0; t < token_count; t++) {
-        const vf factor = vf_set(panel_factor(x + t * stride));
-        for (int r = 0; r < row_count; r++) {
-            float *const sum = sums + (r * row_step + t) * LANES;
-            vf_store(sum, vf_fma(part[r][t], factor, vf_load(sum)));
-        }
-    }
+    add_part(part, x, stride, row_count, token_count, sums);
 }
 
-/* The same for all tokens of a chunk; sums [row_count, tokens, 16] in memory. */
-INLINE void NAME(panel_tokens)(const unsigned char *const *codes, const float (*factors)[LANES],
-                               const signed char *x, long blocks, long ahead, int row_count, long tokens,
-                               float *sums)
+/* A panel of few rows times few tokens. */
+static void NAME(few)(const struct product *p, long first, long last, long col, long columns, const signed char *x,
+                      long tokens, float *sums)
 {
-    const long stride = blocks * INTEGER_BYTES;
-    long t = 0;
-    for (; t + INTEGER_TOKENS <= tokens; t += INTEGER_TOKENS)
-        NAME(panel)(codes, factors, x + t * stride, stride, blocks, ahead, row_count, INTEGER_TOKENS,
-                    sums + t * LANES, tokens);
-    for (; t < tokens; t++)
-        NAME(panel)(codes, factors, x + t * stride, stride, blocks, ahead, row_count, 1, sums + t * LANES, tokens);
+    const long ahead = (last - first) * p->code_stride;
+    if (last - first == INTEGER_ROWS && tokens == INTEGER_TOKENS)
+        NAME(tile)(p, first, INTEGER_ROWS, col, columns, x, INTEGER_TOKENS, ahead, sums, NULL);
+    else if (last - first == INTEGER_ROWS)
+        NAME(tile)(p, first, INTEGER_ROWS, col, columns, x, 1, ahead, sums, NULL);
+    else if (tokens == INTEGER_TOKENS)
+        NAME(tile)(p, first, 1, col, columns, x, INTEGER_TOKENS, ahead, sums, NULL);
+    else
+        NAME(tile)(p, first, 1, col, columns, x, 1, ahead, sums, NULL);
 }
 
-/* Panel col.. of rows first.. (row_count, a constant) for `tokens` tokens from number `token` on. */
-INLINE void NAME(row_panel)(const struct product *p, long first, int row_count, long col, long token, long tokens,
-                            float *sums)
+/* A panel times many tokens: the first tiles of tokens leave the decoded codes in memory for the others. */
+static void NAME(many)(const struct product *p, long first, long last, long col, long columns, const signed char *x,
+                       long tokens, float *sums)
 {
-    const long columns = p->cols - col < PANEL_COLS ? p->cols - col : PANEL_COLS;
-    const long blocks = (columns + INTEGER_BLOCK - 1) / INTEGER_BLOCK;
-    const long some_groups = (columns + FORMAT_GROUP - 1) / FORMAT_GROUP;
-    const signed char *const x = (const signed char *)(p->x + p->tokens * col) + token * blocks * INTEGER_BYTES;
-    const unsigned char *codes[INTEGER_ROWS];
-    float factors[INTEGER_ROWS][LANES];
-    unsigned char padded[INTEGER_ROWS][PANEL_BLOCKS * BLOCK_BYTES];
-    for (int r = 0; r < row_count; r++) {
-        codes[r] = (const unsigned char *)p->codes + (first + r) * p->code_stride + col * FORMAT_BITS / 8;
-        const unsigned char *scales = (const unsigned char *)p->scales + (first + r) * p->scale_stride +
-                                      col / FORMAT_GROUP * FORMAT_SCALE_BYTES;
-        unsigned char groups[LANES * FORMAT_SCALE_BYTES];
-        if (columns < PANEL_COLS) {
-            memset(groups, 0, sizeof groups);
-            memcpy(groups, scales, (unsigned long)(some_groups * FORMAT_SCALE_BYTES));
-            memset(padded[r], 0, sizeof padded[r]);
-            memcpy(padded[r], codes[r], (unsigned long)(columns * FORMAT_BITS + 7) / 8);
-            codes[r] = padded[r];
-            scales = groups;
-        }
-        NAME(factors)(scales, factors[r]);
-    }
-    NAME(panel_tokens)(codes, factors, x, blocks, row_count * p->code_stride, row_count, tokens, sums);
+    struct decoded_block decoded[PANEL_ROWS * PANEL_BLOCKS], *to = decoded;
+    const long ahead = codes_ahead(p, first, last, col, columns, FORMAT_BITS);
+    long row = first;
+    for (; row + INTEGER_ROWS <= last; row += INTEGER_ROWS, to += INTEGER_ROWS * PANEL_BLOCKS)
+        NAME(tile)(p, row, INTEGER_ROWS, col, columns, x, INTEGER_TOKENS, ahead,
+                   sums + (row - first) * INTEGER_TOKENS * LANES, to);
+    for (; row < last; row++, to += PANEL_BLOCKS)
+        NAME(tile)(p, row, 1, col, columns, x, INTEGER_TOKENS, ahead, sums + (row - first) * INTEGER_TOKENS * LANES,
+                   to);
+    dot_panel(decoded, last - first, x + INTEGER_TOKENS * integer_blocks(columns) * INTEGER_BYTES,
+              integer_blocks(columns), tokens - INTEGER_TOKENS, sums + (last - first) * INTEGER_TOKENS * LANES);
 }
 
-static void NAME(rows)(const struct product *p, long first, long last, float *scratch)
+static void NAME(rows)(const struct product *p, long first, long last, float *sums)
 {
     for (long token = 0; token < p->tokens; token += CHUNK_TOKENS) {
         const long tokens = chunk_tokens(p->tokens, token);
-        const long group = tokens > INTEGER_TOKENS ? PANEL_ROWS : INTEGER_ROWS;
-        for (long from = first; from < last; from += group) {
-            const long to = from + group < last ? from + group : last;
-            memset(scratch, 0, (unsigned long)((to - from) * tokens) * LANES * sizeof(float));
-            for (long col = 0; col < p->cols; col += PANEL_COLS) {
-                float *sums = scratch;
-                long row = from;
-                for (; row + INTEGER_ROWS <= to; row += INTEGER_ROWS, sums += INTEGER_ROWS * tokens * LANES)
-                    NAME(row_panel)(p, row, INTEGER_ROWS, col, token, tokens, sums);
-                for (; row < to; row++, sums += tokens * LANES)
-                    NAME(row_panel)(p, row, 1, col, token, tokens, sums);
+        const int many = tokens >= 2 * INTEGER_TOKENS;
+        for (long row = first, next; row < last; row = next) {
+            next = row + (many ? PANEL_ROWS : INTEGER_ROWS);
+            if (next > last)
+                next = many ? last : row + 1;
+            const long rows = next - row;
+            memset(sums, 0, (unsigned long)(rows * tokens) * LANES * sizeof(float));
+            for (long col = 0; col < p->cols; col += INTEGER_PANEL) {
+                const long columns = p->cols - col < INTEGER_PANEL ? p->cols - col : INTEGER_PANEL;
+                const long token_bytes = integer_blocks(columns) * INTEGER_BYTES;
+                const signed char *const x = (const signed char *)(p->x + p->tokens * col) + token * token_bytes;
+                if (many)
+                    NAME(many)(p, row, next, col, columns, x, tokens, sums);
+                for (long t = 0; !many && t < tokens; t += INTEGER_TOKENS)
+                    NAME(few)(p, row, next, col, columns, x + t * token_bytes, integer_tokens(tokens - t),
+                              sums + t * rows * LANES);
             }
-            for (long r = from; r < to; r++)
-                for (long t = 0; t < tokens; t++)
-                    p->out[(token + t) * p->out_stride + r - p->base] =
-                        vf_sum(vf_load(scratch + ((r - from) * tokens + t) * LANES));
+            for (long t = 0; t < tokens; t += INTEGER_TOKENS)
+                store_tile(sums + t * rows * LANES, rows, integer_tokens(tokens - t),
+                           p->out + (token + t) * p->out_stride + row - p->base, p->out_stride);
         }
     }
 }
@@ -138,7 +137,6 @@ static void NAME(integers)(long tokens, long cols, const float *x, long x_stride
     quantise(FORMAT_ZERO, tokens, cols, x, x_stride, out);
 }
 
-#undef PANEL_BLOCKS
 #undef FORMAT_GROUP
 #undef FORMAT_ZERO
 #undef FORMAT_SCALE_BYTES

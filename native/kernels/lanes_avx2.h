@@ -6,9 +6,6 @@
 #define INLINE static inline __attribute__((always_inline))
 
 enum {
-    STRIP_ROWS = 2,
-    STRIP_SUMS = 4,
-    STRIP_TOKENS = 4,
     TILE_ROWS = 2,
     TILE_TOKENS = 2,
     INTEGER_ROWS = 2,
@@ -89,6 +86,13 @@ INLINE float vf_sum(vf a)
     __m128 c = _mm_add_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
     c = _mm_add_ps(c, _mm_movehl_ps(c, c));
     return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
+}
+INLINE vf vf_sums(const float *p, long step)
+{
+    float sums[16];
+    for (int i = 0; i < 16; i++)
+        sums[i] = vf_sum(vf_load(p + i * step));
+    return vf_load(sums);
 }
 INLINE float vf_largest(vf a)
 {

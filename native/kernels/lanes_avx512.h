@@ -6,11 +6,8 @@
 #define INLINE static inline __attribute__((always_inline))
 
 enum {
-    STRIP_ROWS = 4,
-    STRIP_SUMS = 16,
-    STRIP_TOKENS = 8,
     TILE_ROWS = 4,
-    TILE_TOKENS = 6,
+    TILE_TOKENS = 4,
     INTEGER_ROWS = 4,
     INTEGER_TOKENS = 2,
     DELTA_VECTORS = 8,
@@ -55,6 +52,27 @@ INLINE float vf_sum(vf a)
     __m128 c = _mm_add_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
     c = _mm_add_ps(c, _mm_movehl_ps(c, c));
     return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
+}
+INLINE vf vf_fold_8(vf a, vf b) /* a's lanes and b's, each onto eight */
+{
+    return vf_add(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
+}
+INLINE vf vf_fold_4(const float *p, long step) /* four vectors, each onto four */
+{
+    const vf a = vf_fold_8(vf_load(p), vf_load(p + 4 * step));
+    const vf b = vf_fold_8(vf_load(p + 8 * step), vf_load(p + 12 * step));
+    return vf_add(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+}
+INLINE vf vf_fold_2(vf a, vf b)
+{
+    const __m512d c = _mm512_castps_pd(a), d = _mm512_castps_pd(b);
+    return vf_add(_mm512_castpd_ps(_mm512_unpacklo_pd(c, d)), _mm512_castpd_ps(_mm512_unpackhi_pd(c, d)));
+}
+INLINE vf vf_sums(const float *p, long step)
+{
+    const vf a = vf_fold_2(vf_fold_4(p, step), vf_fold_4(p + step, step));
+    const vf b = vf_fold_2(vf_fold_4(p + 2 * step, step), vf_fold_4(p + 3 * step, step));
+    return vf_add(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xdd));
 }
 INLINE float vf_largest(vf a)
 {

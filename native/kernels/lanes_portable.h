@@ -7,15 +7,11 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* What the registers hold at once: rows of a strip, sums (rows times tokens) of a strip, tokens of a strip, rows
- * and tokens of a tile, vectors of a row of the delta rule's state, heads of attention and the keys, or vectors of
- * a value, that they meet. */
+/* What the registers hold at once: rows and tokens of a tile, the same where weights are integers, vectors of a row of
+ * the delta rule's state, heads of attention and the keys, or vectors of a value, that they meet. */
 enum {
-    STRIP_ROWS = 2,
-    STRIP_SUMS = 2,
-    STRIP_TOKENS = 4,
     TILE_ROWS = 2,
-    TILE_TOKENS = 1,
+    TILE_TOKENS = 4,
     INTEGER_ROWS = 2,
     INTEGER_TOKENS = 1,
     DELTA_VECTORS = 1,
@@ -102,6 +98,14 @@ INLINE float vf_sum(vf a)
 {
     v4f b = (a.q[0] + a.q[2]) + (a.q[1] + a.q[3]);
     return (b[0] + b[2]) + (b[1] + b[3]);
+}
+/* The sums of the lanes of sixteen vectors, `step` floats apart, each as vf_sum adds them. */
+INLINE vf vf_sums(const float *p, long step)
+{
+    float sums[16];
+    for (int i = 0; i < 16; i++)
+        sums[i] = vf_sum(vf_load(p + i * step));
+    return vf_load(sums);
 }
 /* The largest lane; without a NaN among them. */
 INLINE float vf_largest(vf a)

@@ -92,12 +92,11 @@ int kernels_gated_networks(int simd, int threads, const struct kernels_gated *sh
     const long cols[3] = {shape->hidden, shape->hidden, shape->inner}, tokens = shape->tokens;
     const long products = count * tokens * shape->inner * (2 * shape->hidden + shape->outer);
     const int team = products < SMALL_PRODUCT ? 1 : threads, shares = shape->format[GATE] == shape->format[UP];
-    long room[3], per_thread = 0;
+    const long per_thread = scratch_floats(tokens);
+    long room[3];
     for (int part = GATE; part <= DOWN; part++) {
         b.form[part] = &b.ops->formats[shape->format[part]];
-        room[part] = part == UP && shares ? 0 : input_floats(b.ops, b.form[part], tokens, cols[part], cols[part]);
-        const long scratch = scratch_floats(b.ops, b.form[part], tokens);
-        per_thread = scratch > per_thread ? scratch : per_thread;
+        room[part] = part == UP && shares ? 0 : input_floats(b.form[part], tokens, cols[part], cols[part]);
     }
     b.first_turn = rows_per_turn(shape->inner, team);
     b.first_turns = (shape->inner + b.first_turn - 1) / b.first_turn;
@@ -111,7 +110,7 @@ int kernels_gated_networks(int simd, int threads, const struct kernels_gated *sh
         free(floats);
         return -ENOMEM;
     }
-    struct input gate = {NULL, NULL}, up = gate;
+    const float *gate = NULL, *up = NULL;
     for (long i = 0; i < count; i++) {
         struct network *const n = &b.networks[i];
         n->gate = floats + team * per_thread + i * each;

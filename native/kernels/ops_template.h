@@ -6,6 +6,7 @@
 #include "quantise_template.h"
 #include "decode_template.h"
 #include "tile_template.h"
+#include "dot_template.h"
 
 #define FORMAT bf16
 #define FORMAT_BLOCK LANES
@@ -107,7 +108,6 @@ const struct simd_ops OPS = {
         [KERNELS_Q4_G32] = {128, 4, 2, 0, arrange_nibbles, q4_g32_integers, q4_g32_rows,
             q4_g32_transposed},
     },
-    .strip_tokens = STRIP_TOKENS,
     .pack_tokens = pack_tokens,
     .rms_norm_row = rms_norm_row,
     .gated = gated,

@@ -10,7 +10,7 @@ int kernels_matmul(int simd, int threads, int format, int group, long rows, long
     const struct format_ops *const form = &ops->formats[format];
     const int team = rows * cols * tokens < SMALL_PRODUCT ? 1 : threads;
     const long turn = rows_per_turn(rows, team), turns = (rows + turn - 1) / turn;
-    const long room = input_floats(ops, form, tokens, cols, cols), each = scratch_floats(ops, form, tokens);
+    const long room = input_floats(form, tokens, cols, cols), each = scratch_floats(tokens);
     float *const scratch = new_floats(team * each + room);
     if (!scratch)
         return -ENOMEM;

@@ -52,61 +52,46 @@ static inline struct product new_product(const struct format_ops *form, long col
     };
 }
 
-/* The activations of a product: arranged or cut into integers, and packed for many tokens. */
-struct input {
-    const float *x, *packed;
-};
-
 static inline int is_arranged(const struct format_ops *form, long cols, long x_stride)
 {
     return form->integers || padded_cols(form, cols) != cols || x_stride != cols;
 }
 
-static inline int is_packed(const struct simd_ops *ops, const struct format_ops *form, long tokens)
-{
-    return !form->integers && tokens > ops->strip_tokens;
-}
+static inline int is_packed(const struct format_ops *form, long tokens) { return !form->integers && tokens > 1; }
+
+/* Floats of scratch that a thread needs for a product. */
+static inline long scratch_floats(long tokens) { return PANEL_ROWS * chunk_tokens(tokens, 0) * LANES; }
 
 /* Floats that `prepare` needs. */
-static inline long input_floats(const struct simd_ops *ops, const struct format_ops *form, long tokens, long cols,
-                                long x_stride)
+static inline long input_floats(const struct format_ops *form, long tokens, long cols, long x_stride)
 {
-    return tokens * padded_cols(form, cols) * (is_arranged(form, cols, x_stride) + is_packed(ops, form, tokens));
+    return tokens * padded_cols(form, cols) * (is_arranged(form, cols, x_stride) + is_packed(form, tokens));
 }
 
-/* Floats of scratch that a thread needs for such a product. */
-static inline long scratch_floats(const struct simd_ops *ops, const struct format_ops *form, long tokens)
-{
-    return form->integers || is_packed(ops, form, tokens) ? PRODUCT_SCRATCH : 0;
-}
-
-/* x [tokens, cols], rows x_stride apart, as a product wants it; `room` has input_floats. */
-static inline struct input prepare(const struct simd_ops *ops, const struct format_ops *form, long tokens, long cols,
-                                   const float *x, long x_stride, float *room)
+/* x [tokens, cols], rows x_stride apart, as a product wants it: arranged or cut into integers, and packed;
+ * `room` has input_floats. */
+static inline const float *prepare(const struct simd_ops *ops, const struct format_ops *form, long tokens,
+                                   long cols, const float *x, long x_stride, float *room)
 {
     const long padded = padded_cols(form, cols);
-    struct input in = {x, NULL};
     if (is_arranged(form, cols, x_stride)) {
         if (form->integers)
             form->integers(tokens, cols, x, x_stride, room);
         for (long t = 0; !form->integers && t < tokens; t++)
             form->arrange(cols, x + t * x_stride, room + t * padded);
-        in.x = room;
+        x = room;
         room += tokens * padded;
     }
-    for (long token = 0; is_packed(ops, form, tokens) && token < tokens; token += CHUNK_TOKENS) {
-        in.packed = room;
-        if (chunk_tokens(tokens, token) > ops->strip_tokens)
-            ops->pack_tokens(chunk_tokens(tokens, token), padded, in.x + token * padded, padded,
-                             room + token * padded);
-    }
-    return in;
+    if (!is_packed(form, tokens))
+        return x;
+    for (long token = 0; token < tokens; token += CHUNK_TOKENS)
+        ops->pack_tokens(chunk_tokens(tokens, token), padded, x + token * padded, padded, room + token * padded);
+    return room;
 }
 
-static inline void set_input(struct product *p, const struct format_ops *form, struct input in)
+static inline void set_input(struct product *p, const struct format_ops *form, const float *input)
 {
-    p->x = in.x;
-    p->packed = in.packed;
+    p->x = input;
     p->x_stride = padded_cols(form, p->cols);
 }
 

@@ -95,8 +95,8 @@ static void quantise_panel(const float *x, long columns, int zero, signed char *
 static void quantise(int zero, long tokens, long cols, const float *x, long x_stride, float *out)
 {
     signed char *panel = (signed char *)out;
-    for (long col = 0; col < cols; col += PANEL_COLS) {
-        const long columns = cols - col < PANEL_COLS ? cols - col : PANEL_COLS;
+    for (long col = 0; col < cols; col += INTEGER_PANEL) {
+        const long columns = cols - col < INTEGER_PANEL ? cols - col : INTEGER_PANEL;
         for (long t = 0; t < tokens; t++) {
             quantise_panel(x + t * x_stride + col, columns, zero, panel);
             panel += (columns + INTEGER_BLOCK - 1) / INTEGER_BLOCK * INTEGER_BYTES;

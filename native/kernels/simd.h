@@ -9,17 +9,21 @@
 
 enum {
     LANES = 16,         /* floats in an accumulator, at every level */
-    CHUNK_TOKENS = 64,  /* tokens that share one decoding of a panel */
+    CHUNK_TOKENS = 64,  /* tokens that meet a panel before the next one */
     PANEL_ROWS = 16,    /* rows, */
-    PANEL_COLS = 512,   /* and columns, of a panel of decoded weights */
+    PANEL_COLS = 2048,  /* and columns, that many tokens meet one tile of tokens after another */
+    INTEGER_PANEL = 512, /* columns whose activations share a power of two (quantise_template.h) */
     HEAD_CHUNK = 8,     /* heads that share one walk over the cache */
     MAX_TAPS = 16,      /* of a short convolution */
-    /* floats of scratch that one thread needs for a product: a panel, its factors, its accumulators */
-    PRODUCT_SCRATCH = 2 * PANEL_ROWS * PANEL_COLS + PANEL_ROWS * CHUNK_TOKENS * LANES
+    TRANSPOSED_SCRATCH = 2 * PANEL_COLS /* floats that a thread needs for a product with the transpose */
 };
 
-/* One product: a weight, and tokens to multiply it with. x is padded with zeros to whole blocks of the format,
- * or what `integers` makes of it. */
+/* Before a loop over the elements of a small array of vectors whose count is a constant: only what GCC unrolls
+ * early does it keep in registers; what it unrolls by itself comes too late, and the array lies on the stack. */
+#define UNROLL _Pragma("GCC unroll 8")
+
+/* One product: a weight, and tokens to multiply it with. x is padded with zeros to whole blocks of the format and
+ * each chunk of tokens packed as pack_tokens leaves it; or it is what `integers` makes of it. */
 struct product {
     long cols, tokens;
     long group;        /* columns that share a scale */
@@ -28,7 +32,6 @@ struct product {
     const void *codes, *scales;
     const float *x;
     long x_stride;
-    const float *packed; /* chunks of more than strip_tokens tokens, each as pack_tokens leaves it */
     float *out;
     long out_stride;
     long base; /* the row whose products go to out[0] */
@@ -43,10 +46,11 @@ struct format_ops {
     /* x [tokens, cols], rows x_stride apart -> out [tokens * padded cols], cut into integers (quantise_template.h);
      * NULL where `rows` wants floats. */
     void (*integers)(long tokens, long cols, const float *x, long x_stride, float *out);
-    /* Rows first <= i < last for all tokens; scratch: PRODUCT_SCRATCH floats, aligned to 64 bytes. */
+    /* Rows first <= i < last for all tokens; scratch: PANEL_ROWS * CHUNK_TOKENS * LANES floats, or as many as
+     * there are tokens where they are fewer, aligned to 64 bytes. */
     void (*rows)(const struct product *p, long first, long last, float *scratch);
     /* The transpose of those rows: x [tokens, last - first] -> out [tokens, cols], padded and in the order of
-     * decoded columns. */
+     * decoded columns; scratch: TRANSPOSED_SCRATCH floats. */
     void (*transposed)(const struct product *p, long first, long last, float *scratch);
 };
 
@@ -72,8 +76,7 @@ struct delta {
 /* The serial inner parts at one SIMD level. */
 struct simd_ops {
     struct format_ops formats[KERNELS_FORMATS];
-    long strip_tokens; /* up to this many tokens, weights are decoded in registers */
-    /* x [tokens, cols], rows x_stride apart -> the layout of product.packed; cols a multiple of 16. */
+    /* x [tokens, cols], rows x_stride apart -> the same as a product of floats wants it; cols a multiple of 16. */
     void (*pack_tokens)(long tokens, long cols, const float *x, long x_stride, float *packed);
     void (*rms_norm_row)(long cols, const float *x, const float *weight, double eps, float *out);
     void (*gated)(int kind, long count, const float *gate, const float *up, float limit, float alpha,

@@ -19,7 +19,7 @@ def pieces(total, sizes):
 
 
 @pytest.mark.parametrize("name", list(FORMATS))
-@pytest.mark.parametrize("shape", [(1, 1), (7, 129), (50, 515), (130, 1100)])
+@pytest.mark.parametrize("shape", [(1, 1), (7, 129), (50, 515), (130, 1100), (21, 4200)])
 def test_a_product_has_the_same_bits_however_its_tokens_are_cut(native, name, shape):
     weight, x = packed(name, normal(0, *shape)), normal(1, TOKENS, shape[1])
     whole = native(1).matmul(weight, x)
