@@ -5,7 +5,7 @@ from tiny_models import write_tiny_checkpoint
 
 from uringinfer.engine.opening import open_model
 from uringinfer.engine.source import find_container
-from uringinfer.errors import UsageError
+from uringinfer.errors import EnvironmentError_, UsageError
 
 
 def test_a_container_is_itself(packed):
@@ -34,6 +34,15 @@ def test_the_cache_directory_of_the_user_is_the_default(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     checkpoint = write_tiny_checkpoint(tmp_path / "model", layers=1)
     assert find_container(checkpoint).parent == tmp_path / "xdg" / "uringinfer"
+
+
+def test_a_cache_directory_that_cannot_be_made_is_named(tmp_path):
+    checkpoint = write_tiny_checkpoint(tmp_path / "model", layers=1)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(
+        EnvironmentError_, match=r"cannot write to .*/file/model-\w+\.uring\.partial: Not a dir"
+    ):
+        find_container(checkpoint, tmp_path / "file")
 
 
 def test_what_is_no_model_is_named(tmp_path):

@@ -38,7 +38,6 @@ def find_container(
     if announce is not None:
         nbytes = sum(file.stat().st_size for file in files)
         announce(f"packing {path} ({format_size(nbytes)}) once, into {target}")
-    target.parent.mkdir(parents=True, exist_ok=True)
     pack(path, target, progress=progress and (lambda done, total: progress("packing", done, total)))
     return target
 
