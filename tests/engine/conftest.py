@@ -4,6 +4,7 @@ import pytest
 from tiny_models import Containers, write_tiny_checkpoint
 
 from uringinfer.engine.opening import open_model
+from uringinfer.planning.machine import resident_bytes
 
 
 @pytest.fixture(scope="session")
@@ -39,3 +40,11 @@ def native(packed):
 @pytest.fixture(scope="session")
 def with_numpy(packed):
     return open_model(packed(), native=False)
+
+
+@pytest.fixture
+def steady_memory(monkeypatch):
+    """What this process holds is measured once, for a plan and for the loads that follow it: in between, what
+    other tests left is given back, by which budgets would be off."""
+    held = resident_bytes()
+    monkeypatch.setattr("uringinfer.engine.loading.resident_bytes", lambda: held)
