@@ -21,7 +21,7 @@ from typing import Any
 import tokenizers
 
 from uringinfer.errors import IntegrityError, UnsupportedModelError
-from uringinfer.text.files import read_utf8
+from uringinfer.text.files import read_json_object
 from uringinfer.text.vocabulary import AddedToken
 
 FILE_NAME = "tokenizer.json"
@@ -66,14 +66,7 @@ class JsonVocabulary:
 
         Raises IntegrityError if it is no JSON object, EnvironmentError_ if it may not be read.
         """
-        text = read_utf8(path)
-        try:
-            document = json.loads(text)
-        except ValueError as error:
-            raise IntegrityError(f"{path} is not JSON ({error})", hint="copy it anew") from error
-        if not isinstance(document, dict):
-            raise IntegrityError(f"{path} holds no JSON object", hint="copy it anew")
-        return cls(document, path)
+        return cls(read_json_object(path), path)
 
     def encode(self, text: str, *, at_start: bool) -> list[int]:
         """Ids of ordinary text; see `Vocabulary.encode`."""

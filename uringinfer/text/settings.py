@@ -6,14 +6,12 @@ names it, a file that is absent is empty.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from uringinfer.errors import IntegrityError
-from uringinfer.text.files import read_utf8
+from uringinfer.text.files import read_json_object
 
 TURN_ENDS = (
     "<|im_end|>",
@@ -49,16 +47,9 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises IntegrityError if it is something else, EnvironmentError_ if it may not be read.
     """
     try:
-        text = read_utf8(path)
+        return read_json_object(path)
     except FileNotFoundError:
         return {}
-    try:
-        document = json.loads(text)
-    except ValueError as error:
-        raise IntegrityError(f"{path} is not JSON ({error})", hint="copy it anew") from error
-    if not isinstance(document, dict):
-        raise IntegrityError(f"{path} holds no JSON object", hint="copy it anew")
-    return document
 
 
 def read_token_settings(directory: Path) -> TokenSettings:
