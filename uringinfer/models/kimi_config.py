@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from uringinfer.layers.delta_attention import DeltaAttention
 from uringinfer.layers.latent_attention import LatentAttention
 from uringinfer.layers.router import Router
+from uringinfer.layers.router_gate import RouterGate
 from uringinfer.models.config import ConfigReader
 from uringinfer.models.experts import read_expert_count, read_top_k
 
@@ -60,6 +61,14 @@ class KimiConfig:
             self.latent_eps,
             scale=(self.nope_dim + self.rope_dim) ** -0.5,
             output_gate=output_gate,
+        )
+
+    def router_gate(self, moe: str) -> RouterGate:
+        """The gate of the mixture of experts `moe`."""
+        source = f"model.{moe}.gate"
+        correction = f"{source}.e_score_correction_bias"
+        return RouterGate(
+            f"{moe}.gate", source, self.experts, self.hidden, self.router, correction=correction
         )
 
     def delta_attention(self, name: str, source: str, *, full_rank_gate: bool) -> DeltaAttention:

@@ -106,14 +106,7 @@ class K3Config:
             return self.mlp(f"layers.{layer}.mlp", kimi.dense_inner)
         name = f"layers.{layer}.block_sparse_moe"
         source = f"model.{name}"
-        gate = RouterGate(
-            f"{name}.gate",
-            f"{source}.gate",
-            kimi.experts,
-            kimi.hidden,
-            kimi.router,
-            correction=f"{source}.gate.e_score_correction_bias",
-        )
+        gate = kimi.router_gate(name)
         shared = kimi.shared_experts * kimi.expert_inner
         return Moe(
             kimi.hidden,

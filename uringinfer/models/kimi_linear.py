@@ -11,7 +11,6 @@ from uringinfer.layers.activation import Activation
 from uringinfer.layers.mlp import GatedMlp
 from uringinfer.layers.moe import Moe
 from uringinfer.layers.norm import RmsNorm
-from uringinfer.layers.router_gate import RouterGate
 from uringinfer.models import kimi_k3
 from uringinfer.models.base import Model
 from uringinfer.models.config import ConfigReader
@@ -72,14 +71,7 @@ def _feed_forward(kimi: KimiConfig, layer: int, activation: Activation) -> FeedF
         return GatedMlp(name, f"model.{name}", kimi.hidden, kimi.dense_inner, activation)
     name = f"layers.{layer}.block_sparse_moe"
     source = f"model.{name}"
-    gate = RouterGate(
-        f"{name}.gate",
-        f"{source}.gate",
-        kimi.experts,
-        kimi.hidden,
-        kimi.router,
-        correction=f"{source}.gate.e_score_correction_bias",
-    )
+    gate = kimi.router_gate(name)
     experts = split_or_stacked_experts(
         layer, kimi.experts, f"{source}.experts", kimi.hidden, kimi.expert_inner, names=("w1", "w3", "w2")
     )
