@@ -100,20 +100,27 @@ void kernels_vq_matmul(int simd, int threads, int stages, long rows, long cols, 
     void (*const look_up)(long, long, const unsigned char *, const unsigned char *, uint32_t *) =
         has_planes(simd) ? vq_look_up_planes : simd_ops(simd)->vq_look_up;
     const int team = rows * cols * tokens < SMALL_PRODUCT ? 1 : threads;
-    /* Block after block, from one end of its bytes to the other. Several blocks at once, to use a table again
-     * while it is in the first-level cache, are a third slower: their bytes lie at the same places of pages. */
+    /* Two blocks at once where the threads still have enough to share. */
+    const long step = has_planes(simd) && rows >= 8L * team * VQ_ROWS ? 2 * VQ_ROWS : VQ_ROWS;
 #pragma omp parallel for schedule(dynamic, 1) num_threads(team)
-    for (long row = 0; row < rows; row += VQ_ROWS)
+    for (long row = 0; row < rows; row += step)
         for (long group = 0; group < groups; group++)
             for (long t = 0; t < tokens; t++) {
-                const long count = smaller(VQ_ROWS, rows - row), first = group * VQ_POSITIONS * stages;
+                const long count = smaller(step, rows - row), first = group * VQ_POSITIONS * stages;
                 const long entries = smaller(vectors - first, (long)VQ_POSITIONS * stages);
                 const unsigned char *const mine = tables + t * token_bytes;
                 float *const to = out + t * out_stride + row;
-                uint32_t sums[VQ_ROWS];
+                uint32_t sums[2 * VQ_ROWS];
                 float unit;
                 memcpy(&unit, mine + vectors * each + group * (long)sizeof unit, sizeof unit);
-                look_up(entries, count, indices + row * vectors + first * count, mine + first * each, sums);
+                if (count == 2 * VQ_ROWS)
+                    vq_look_up_two_blocks(entries, indices + row * vectors + first * VQ_ROWS, vectors * VQ_ROWS,
+                                          mine + first * each, sums);
+                for (long r = 0; count < 2 * VQ_ROWS && r < count; r += VQ_ROWS) {
+                    const long here = smaller(VQ_ROWS, count - r);
+                    look_up(entries, here, indices + (row + r) * vectors + first * here, mine + first * each,
+                            sums + r);
+                }
                 for (long r = 0; r < count; r++) {
                     const int32_t above = (int32_t)(sums[r] - (uint32_t)entries * VQ_BIAS);
                     const float sum = (group ? to[r] : 0.0f) + (float)above * unit;

@@ -24,4 +24,10 @@ enum {
 void vq_look_up_planes(long count, long rows, const unsigned char *indices, const unsigned char *tables,
                        uint32_t *sums);
 
+/* The same for two whole blocks, their indices `stride` bytes apart -> sums [2][VQ_ROWS]. A table comes from the
+ * second-level cache, since a group's tables are too large for the first; both blocks use it while it is in
+ * registers. */
+void vq_look_up_two_blocks(long count, const unsigned char *indices, long stride, const unsigned char *tables,
+                           uint32_t *sums);
+
 #endif

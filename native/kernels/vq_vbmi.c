@@ -51,34 +51,77 @@ INLINE void join_planes(const struct byte_sums *sums, uint32_t *out)
     memcpy(out, joined, sizeof joined);
 }
 
+/* A plane of a table. */
+struct plane {
+    __m512i part[4];
+};
+
+INLINE struct plane load_plane(const unsigned char *tables, int plane)
+{
+    const __m512i *const at = (const __m512i *)(const void *)(tables + plane * VQ_CENTROIDS);
+    return (struct plane){{_mm512_load_si512(at), _mm512_load_si512(at + 1), _mm512_load_si512(at + 2),
+                           _mm512_load_si512(at + 3)}};
+}
+
+INLINE void look_up(struct byte_sums *sums, int plane, const struct plane *table, __m512i indices)
+{
+    const __m512i lower = _mm512_permutex2var_epi8(table->part[0], indices, table->part[1]);
+    const __m512i upper = _mm512_permutex2var_epi8(table->part[2], indices, table->part[3]);
+    add_bytes(sums, plane, _mm512_mask_blend_epi8(_mm512_movepi8_mask(indices), lower, upper));
+}
+
+INLINE void clear(struct byte_sums *sums)
+{
+#pragma GCC unroll 3
+    for (int plane = 0; plane < PLANES; plane++)
+        sums->all[plane] = sums->odd[plane] = _mm512_setzero_si512();
+}
+
 void vq_look_up_planes(long count, long rows, const unsigned char *indices, const unsigned char *tables,
                        uint32_t *sums)
 {
     const __mmask64 first = first_lanes(rows), second = first_lanes(rows - HALF);
     struct byte_sums a, b;
     uint32_t joined[VQ_ROWS];
-    for (int plane = 0; plane < PLANES; plane++)
-        a.all[plane] = a.odd[plane] = b.all[plane] = b.odd[plane] = _mm512_setzero_si512();
+    clear(&a);
+    clear(&b);
     for (long i = 0; i < count; i++, indices += rows, tables += VQ_PLANES_BYTES) {
         const __m512i low = _mm512_maskz_loadu_epi8(first, indices);
         const __m512i high = _mm512_maskz_loadu_epi8(second, indices + HALF);
-        const __mmask64 low_upper = _mm512_movepi8_mask(low), high_upper = _mm512_movepi8_mask(high);
 #pragma GCC unroll 3
         for (int plane = 0; plane < PLANES; plane++) {
-            const __m512i *const t = (const __m512i *)(const void *)(tables + plane * VQ_CENTROIDS);
-            const __m512i t0 = _mm512_load_si512(t), t1 = _mm512_load_si512(t + 1);
-            const __m512i t2 = _mm512_load_si512(t + 2), t3 = _mm512_load_si512(t + 3);
-            add_bytes(&a, plane,
-                      _mm512_mask_blend_epi8(low_upper, _mm512_permutex2var_epi8(t0, low, t1),
-                                             _mm512_permutex2var_epi8(t2, low, t3)));
-            add_bytes(&b, plane,
-                      _mm512_mask_blend_epi8(high_upper, _mm512_permutex2var_epi8(t0, high, t1),
-                                             _mm512_permutex2var_epi8(t2, high, t3)));
+            const struct plane table = load_plane(tables, plane);
+            look_up(&a, plane, &table, low);
+            look_up(&b, plane, &table, high);
         }
     }
     join_planes(&a, joined);
     join_planes(&b, joined + HALF);
     memcpy(sums, joined, (unsigned long)rows * sizeof *sums);
+}
+
+void vq_look_up_two_blocks(long count, const unsigned char *indices, long stride, const unsigned char *tables,
+                           uint32_t *sums)
+{
+    struct byte_sums a, b, c, d;
+    clear(&a);
+    clear(&b);
+    clear(&c);
+    clear(&d);
+    for (long i = 0; i < count; i++, indices += VQ_ROWS, tables += VQ_PLANES_BYTES) {
+#pragma GCC unroll 3
+        for (int plane = 0; plane < PLANES; plane++) {
+            const struct plane table = load_plane(tables, plane);
+            look_up(&a, plane, &table, _mm512_loadu_si512(indices));
+            look_up(&b, plane, &table, _mm512_loadu_si512(indices + HALF));
+            look_up(&c, plane, &table, _mm512_loadu_si512(indices + stride));
+            look_up(&d, plane, &table, _mm512_loadu_si512(indices + stride + HALF));
+        }
+    }
+    join_planes(&a, sums);
+    join_planes(&b, sums + HALF);
+    join_planes(&c, sums + VQ_ROWS);
+    join_planes(&d, sums + VQ_ROWS + HALF);
 }
 #if defined(__clang__)
 #pragma clang attribute pop
@@ -88,5 +131,10 @@ void vq_look_up_planes(long count, long rows, const unsigned char *indices, cons
                        uint32_t *sums)
 {
     (void)count, (void)rows, (void)indices, (void)tables, (void)sums; /* never called here */
+}
+void vq_look_up_two_blocks(long count, const unsigned char *indices, long stride, const unsigned char *tables,
+                           uint32_t *sums)
+{
+    (void)count, (void)indices, (void)stride, (void)tables, (void)sums; /* never called here */
 }
 #endif

@@ -255,3 +255,15 @@ def test_an_activation_that_is_not_finite_makes_the_products_so(kernels, bad):
     x[1, 700] = bad
     got = kernels.matmul(weight, x)
     assert np.isfinite(got[[0, 2]]).all() and not np.isfinite(got[1]).any()
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("cols", [60, 1100])
+def test_many_rows_have_the_bits_that_each_block_of_them_has_alone(native, name, cols):
+    rows, codebook = 8 * 128 + 256 + 128 + 37, some_codebook(weight_format(name).stages, 3)
+    matrix, x = normal(4, rows, cols), normal(5, 3, cols)
+    whole = native(1).matmul(encode(name, matrix, codebook), x)
+    for first in range(0, rows, 128):
+        block = encode(name, matrix[first : first + 128], codebook)
+        alone = native(1).matmul(block, x)
+        np.testing.assert_array_equal(whole[:, first : first + 128].view(np.uint32), alone.view(np.uint32))
