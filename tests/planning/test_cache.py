@@ -41,11 +41,29 @@ def test_a_planned_cache_says_what_it_is_expected_to_miss():
 
 
 def test_a_curve_of_usage_takes_the_most_used_first():
-    counts = np.array([[0, 6, 0, 2], [1, 0, 1, 0]])
+    counts = np.array([[0, 6, 0, 2], [1, 0, 1, 0]]) * 10**6  # so many that chance explains none of it
     curve = dict(curve_of_usage(counts))
-    assert (curve[0.0], curve[1 / 8], curve[2 / 8], curve[4 / 8], curve[1.0]) == (0, 0.6, 0.8, 1, 1)
+    found = (curve[0.0], curve[1 / 8], curve[2 / 8], curve[4 / 8], curve[1.0])
+    assert found == pytest.approx((0, 0.6, 0.8, 1, 1), abs=1e-5)
     with pytest.raises(ValueError, match="no expert was used"):
         curve_of_usage(np.zeros((2, 3), np.int64))
+
+
+def test_what_chance_explains_of_the_counts_is_no_use_to_a_cache():
+    # experts of equal use, whose counts differ as they are drawn: the next run's most used are others
+    drawn = np.random.default_rng(0).poisson(18, size=(14, 32))
+    most_used = np.sort(drawn.reshape(-1))[::-1][:224].sum() / drawn.sum()
+    assert most_used > 0.57
+    assert dict(curve_of_usage(drawn))[0.5] == pytest.approx(0.5, abs=0.02)
+
+
+def test_a_curve_of_usage_gives_what_the_most_used_ones_hit_in_the_next_run():
+    generator = np.random.default_rng(1)
+    rates = generator.gamma(2.0, 9.0, size=(14, 32))
+    seen, unseen = generator.poisson(rates), generator.poisson(100 * rates)
+    chosen = np.argsort(-seen.reshape(-1))[:112]
+    hit = unseen.reshape(-1)[chosen].sum() / unseen.sum()
+    assert dict(curve_of_usage(seen))[0.25] == pytest.approx(hit, abs=0.01)
 
 
 def test_the_trunk_comes_before_all_but_two_layers_of_slots():

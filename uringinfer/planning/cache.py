@@ -92,12 +92,14 @@ class CachePlan:
         return round((1 - self.hit_rate) * self.used_bytes_per_token)
 
     @property
+    def wrong_per_turn(self) -> float:
+        """Experts that guesses about a layer are expected to name and its turn does not use."""
+        return 0.0 if self.recall is None else max(0.0, self.named - self.recall * self.per_token)
+
+    @property
     def wrong_bytes_per_token(self) -> int:
         """Expected to be read on wrong guesses, while the drive has nothing else to do."""
-        if self.recall is None:
-            return 0
-        wrong = max(0.0, self.named - self.recall * self.per_token) * (self.layers - 1)
-        return round((1 - self.hit_rate) * wrong * self.record_bytes)
+        return round((1 - self.hit_rate) * self.wrong_per_turn * (self.layers - 1) * self.record_bytes)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -117,12 +119,19 @@ class CachePlan:
 def curve_of_usage(counts: NDArray[np.int64]) -> Curve:
     """The curve of usage counts, one for each expert of each layer: the most used ones in slots.
 
+    Of the difference between an expert's count and the mean, only that part counts which chance does not
+    explain: counts of a short run differ though all experts are used alike, and the most used ones of that
+    run are not those of the next. A count that is drawn has a variance of its mean; what the counts'
+    variance has beyond that belongs to the experts (empirical Bayes, for gamma-distributed rates).
+
     Raises ValueError if nothing was used.
     """
-    ordered = np.sort(counts.reshape(-1))[::-1]
+    ordered = np.sort(counts.reshape(-1))[::-1].astype(np.float64)
     if not ordered.size or ordered[0] <= 0:
         raise ValueError("no expert was used")
-    hit = np.cumsum(ordered) / ordered.sum()
+    mean, variance = ordered.mean(), ordered.var()
+    rates = mean + max(0.0, 1 - mean / variance) * (ordered - mean) if variance else ordered
+    hit = np.cumsum(rates) / rates.sum()
     places = np.unique(np.linspace(0, ordered.size - 1, 1025).round().astype(int))
     points = [((place + 1) / ordered.size, float(hit[place])) for place in places]
     return [(0.0, 0.0), *points]
