@@ -2,8 +2,8 @@
 
 Makes a dense model and a mixture of experts, both synthetic and bf16, in a directory that is removed at the
 end; the use of experts is learned from other tokens than those that are measured. In each round and at each
-budget the rates of drive and compute are clocked before and after the measurement, as `plan --measure` does,
-since both drift, and the prediction uses their means. Prints a Markdown section.
+budget drive and processor are clocked before and after the measurement, as `plan --measure` does, since both
+drift, and the prediction uses the means. Prints a Markdown section.
 
     python scripts/bench_plan.py [--directory DIR] [--size 1500MB] [--rounds 3] [--tokens 8]
 """
@@ -31,6 +31,7 @@ from uringinfer.units import format_rate, format_size, parse_size
 SHARES = (0.3, 0.6, 0.9)
 """Budgets, as shares of the weights."""
 CLOCK_SECONDS = 1.0
+CLOCKED = ("drive", "latency", "compute", "streamed_compute", "expert_compute", "guess", "per_read")
 LEARNED_TOKENS = 96
 """Of another seed than those that are measured: what `generate --learn` would have seen."""
 TARGET = 0.2
@@ -55,10 +56,8 @@ class Case:
         if isinstance(result, api.Refusal):
             raise SystemExit(f"{self.model}: {result.error}")
         after = api.measure_rates(opened, CLOCK_SECONDS)
-        rates = api.Rates(
-            _mean(before.drive, after.drive),
-            _mean(before.compute, after.compute),
-            _mean(before.expert_compute, after.expert_compute),
+        rates = api.Rates.from_json(
+            after.to_json() | {name: _mean(getattr(before, name), getattr(after, name)) for name in CLOCKED}
         )
         self.predicted.append(predict(opened, self.budget, bench.options(setting), rates))
         self.measured.append(result.tokens_per_second)
@@ -73,16 +72,16 @@ class Case:
 
     def row(self) -> str:
         """One line of the table: medians, and the range of the ratio."""
-        drive, compute, experts = (
-            statistics.median(getattr(rates, name) or 0.0 for rates in self.rates)
-            for name in ("drive", "compute", "expert_compute")
+        drive, latency, compute, streamed, experts, guess, read = (
+            statistics.median(getattr(rates, name) or 0.0 for rates in self.rates) for name in CLOCKED
         )
         ratio = statistics.median(self.ratios)
         spread = f"{min(self.ratios):.2f}-{max(self.ratios):.2f}"
         verdict = "yes" if abs(ratio - 1) <= TARGET else "no"
         return (
-            f"| {self.model} | {format_size(self.budget)} | {format_rate(drive)} | {format_rate(compute)} |"
-            f" {format_rate(experts) if experts else ''} |"
+            f"| {self.model} | {format_size(self.budget)} | {format_rate(drive)} | {latency * 1e6:.0f} |"
+            f" {format_rate(compute)} | {format_rate(streamed)} | {format_rate(experts) if experts else ''} |"
+            f" {f'{guess * 1e6:.0f}, {read * 1e6:.0f}' if experts else ''} |"
             f" {statistics.median(self.predicted):.2f} | {statistics.median(self.measured):.2f} |"
             f" {statistics.median(self.waits):.0%} | {ratio:.2f} ({spread}) | {verdict} |"
         )
@@ -92,10 +91,10 @@ def predict(opened: api.OpenModel, budget: int, options: api.LoadOptions, rates:
     """Tokens per second by `uringinfer plan`, in a process as small as the one that is measured."""
     command = [sys.executable, "-m", "uringinfer", "plan", str(opened.container.path), "--json"]
     command += ["--budget", str(budget), "-c", str(options.context), "--chunk", str(options.chunk)]
-    command += ["--drive", f"{rates.drive:.0f}B/s", "--compute", f"{rates.compute:.0f}B/s"]
-    if rates.expert_compute is not None:
-        command += ["--expert-compute", f"{rates.expert_compute:.0f}B/s"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump({"rates": rates.to_json()}, file)
+        file.flush()
+        done = subprocess.run([*command, "--rates", file.name], capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(done.stderr)
     predicted: float = json.loads(done.stdout)["predicted_tokens_per_second"]
@@ -166,10 +165,10 @@ def main() -> None:
         f" tokens. The target is a ratio within {TARGET:.0%} of 1.\n"
     )
     print(
-        "| model | budget | drive | compute | of experts | predicted t/s | measured t/s | waiting | ratio |"
-        " within 20 % |"
+        "| model | budget | drive | latency, us | compute | of what was just read | of experts |"
+        " a guess, a read: us of processor | predicted t/s | measured t/s | waiting | ratio | within 20 % |"
     )
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    print(f"|{'---|' * 13}")
     for case in cases:
         print(case.row())
 

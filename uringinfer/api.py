@@ -12,14 +12,14 @@ from uringinfer.bench.workload import Workload, workloads_of
 from uringinfer.build_facts import BuildFacts, read_build_facts
 from uringinfer.container.verifier import VerifyReport, verify
 from uringinfer.doctor import Finding, Status, diagnose
-from uringinfer.doctor.read_clock import clock_reads
+from uringinfer.doctor.read_clock import clock_latency, clock_reads
 from uringinfer.engine.compute_clock import clock_compute
 from uringinfer.engine.engine import Engine
 from uringinfer.engine.generation import Generation, GenerationOptions, Listener
 from uringinfer.engine.loading import DEFAULT_CHUNK, DEFAULT_LOOKAHEAD, LoadOptions, OpenModel, Progress
 from uringinfer.engine.logits_file import LogitsFile
 from uringinfer.engine.opening import Announce, open_model, open_to_plan
-from uringinfer.engine.outlook import Choice, Outlook, Rates, choices_of, outlook_of, sweep
+from uringinfer.engine.outlook import Choice, Outlook, choices_of, outlook_of, sweep
 from uringinfer.engine.outputs import check_writable
 from uringinfer.engine.prompt import Prompter
 from uringinfer.engine.session import Session
@@ -28,6 +28,7 @@ from uringinfer.packing import PackReport, pack
 from uringinfer.pages.run_page import write_page
 from uringinfer.perplexity import Comparison, PerplexityResult, measure_perplexity
 from uringinfer.planning.planner import Placement
+from uringinfer.planning.rates import Rates
 from uringinfer.probing import Conditions as ProbeConditions
 from uringinfer.probing import Mode as ProbeMode
 from uringinfer.probing import ProbeReport, SavedRate, probe, save_rate, saved_rate
@@ -182,7 +183,8 @@ def _bytes(size: int | str | None) -> int | None:
 
 
 def measure_rates(opened: OpenModel, seconds: float = 2.0, progress: Progress | None = None) -> Rates:
-    """Clocks the drive, and passes that need not read, on the model's own weights: about `seconds` each.
+    """Clocks the drive, and passes on the model's own weights: about `seconds` each, with experts twice as
+    long for the passes.
 
     `progress` is called with (what, clocks done, in all). The drive's rate is None for a trunk that is too
     short to be clocked. Raises IntegrityError for reads that fail.
@@ -192,6 +194,7 @@ def measure_rates(opened: OpenModel, seconds: float = 2.0, progress: Progress | 
         progress("clocking", 0, 2)
     with open_file(container.trunk_path) as file:
         reads = clock_reads(file, seconds)
+        latency = clock_latency(file, seconds / 10)
     if progress is not None:
         progress("clocking", 1, 2)
     spent = clock_compute(container, opened.model, opened.kernels, seconds, lookahead=DEFAULT_LOOKAHEAD)
@@ -200,6 +203,13 @@ def measure_rates(opened: OpenModel, seconds: float = 2.0, progress: Progress | 
         drive=None if reads is None else reads.bytes_per_second,
         compute=container.streamed_bytes / spent.trunk,
         expert_compute=record / spent.expert if spent.expert else None,
+        streamed_compute=1 / (spent.trunk / container.streamed_bytes + spent.streamed),
+        latency=latency,
+        guess=spent.guess if record else None,
+        per_read=spent.read if record else None,
+        drive_origin="clocked",
+        latency_origin="clocked",
+        compute_origin="clocked",
     )
 
 

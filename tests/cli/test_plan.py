@@ -1,4 +1,5 @@
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -100,8 +101,37 @@ def test_measuring_clocks_the_drive_and_the_kernels(plan, monkeypatch):
 
     report = plan("--measure")
 
-    assert report["drive_bytes_per_second"] > 0
-    assert report["compute_bytes_per_second"] > 0
+    assert report["rates"]["drive"] > 0
+    assert report["rates"]["compute"] > 0
+    assert report["rates"]["latency"] > 0
+    assert {found["origin"] for found in report["assumptions"]} == {"clocked"}
+
+
+def test_rates_of_an_earlier_plan_give_the_same_prediction(plan, command_line, model, tmp_path, monkeypatch):
+    rates = api.Rates(2e9, 1e9, latency=1e-4, drive_origin="clocked", compute_origin="clocked")
+    monkeypatch.setattr(api, "measure_rates", lambda opened, progress=None: rates)
+    measured = plan("--measure", "--budget", "1G")
+    (tmp_path / "plan.json").write_text(json.dumps(measured))
+
+    again = plan("--rates", tmp_path / "plan.json", "--budget", "1G")
+
+    assert again["rates"] == measured["rates"]
+    assert again["predicted_tokens_per_second"] == measured["predicted_tokens_per_second"]
+    text = command_line("plan", model, "--rates", tmp_path / "plan.json", "--budget", "1G").stdout
+    assert re.search(r"latency of a lone read +100 us +given", text)
+    assert re.search(r"drive, many reads in flight +2.00 GB/s +clocked", text)
+
+
+@pytest.mark.parametrize("content", [None, "", "[]", '{"rates": {"drive": -1}}', "[" * 100_000])
+def test_a_file_without_rates_exits_2_with_one_line(command_line, model, tmp_path, content):
+    path = tmp_path / "plan.json"
+    if content is not None:
+        path.write_text(content)
+
+    result = command_line("plan", model, "--rates", path)
+
+    assert result.code == 2
+    assert result.stderr.count("\n") == 1
 
 
 def test_a_preset_bounds_the_trunk(plan):
@@ -208,6 +238,9 @@ def test_a_sweep_lists_each_budget(plan, command_line, model):
     assert [point["budget"] for point in points] == sorted(point["budget"] for point in points)
     table = command_line("plan", model, "-c", 64, "--sweep", "1M:4G").stdout
     assert "below the floor" in table.splitlines()[1]
+    assert "rest on" not in table
+    table = command_line("plan", model, "-c", 64, "--sweep", "1M:4G", "--drive", "1GB/s").stdout
+    assert re.search(r"drive, many reads in flight +1.00 GB/s +given", table)
 
 
 def test_a_sweep_can_be_drawn(command_line, model, tmp_path):
@@ -247,5 +280,7 @@ def test_wrong_requests_exit_2_with_one_line(command_line, model, options, messa
 def test_without_a_given_rate_it_takes_the_one_that_probe_saved(plan, monkeypatch):
     saved = api.SavedRate(bytes_per_second=3e9, block_bytes=MIB, queue_depth=8, way="uring")
     monkeypatch.setattr(api, "saved_rate", lambda path: saved)
-    assert plan()["drive_bytes_per_second"] == 3e9
-    assert plan("--drive", "1GB/s")["drive_bytes_per_second"] == 1e9
+    assert plan()["rates"]["drive"] == 3e9
+    assert plan()["rates"]["drive_origin"] == "saved by probe"
+    given = plan("--drive", "1GB/s")["rates"]
+    assert (given["drive"], given["drive_origin"]) == (1e9, "given")

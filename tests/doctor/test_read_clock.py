@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 
-from uringinfer.doctor.read_clock import BLOCK_BYTES, clock_reads
+from uringinfer.doctor.read_clock import BLOCK_BYTES, clock_latency, clock_reads
 from uringinfer.storage.direct import open_file
 from uringinfer.storage.reader import open_reader
 
@@ -47,6 +47,35 @@ def test_the_rate_is_bytes_over_the_time_until_the_last_byte_came(file):
 
 def test_a_file_shorter_than_a_block_is_not_clocked(tmp_path):
     path = tmp_path / "short"
-    path.write_bytes(bytes(4096))
+    path.write_bytes(bytes(4095))
     with open_file(path) as file:
         assert clock_reads(file, 1.0) is None
+        assert clock_latency(file, 1.0) is None
+
+
+def test_the_latency_is_the_time_over_reads_that_were_alone(file, monkeypatch):
+    pending, most, reads = 0, 0, []
+
+    def open_spied_on(**options):
+        reader = open_reader("preadv")
+        submit, wait = reader.submit, reader.wait
+
+        def counting_submit(requests):
+            nonlocal pending, most
+            pending += len(requests)
+            most = max(most, pending)
+            reads.extend((request.offset, request.destination.size) for request in requests)
+            return submit(requests)
+
+        def counting_wait(ticket):
+            nonlocal pending
+            wait(ticket)
+            pending -= 1
+
+        reader.submit, reader.wait = counting_submit, counting_wait
+        return reader
+
+    monkeypatch.setattr("uringinfer.doctor.read_clock.open_reader", open_spied_on)
+    assert clock_latency(file, 2.5, clock=ticking(0.5)) == 2.5 / 4  # it looks at the clock before each read
+    assert (most, len(reads)) == (1, 4)
+    assert all(nbytes == 4096 and offset % 4096 == 0 for offset, nbytes in reads)

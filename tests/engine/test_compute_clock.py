@@ -3,8 +3,10 @@
 import pytest
 from tiny_models import MOE, pack_moe
 
+from uringinfer.engine import weights_sample
 from uringinfer.engine.compute_clock import clock_compute
 from uringinfer.engine.opening import open_model
+from uringinfer.storage.reader import open_reader
 
 
 class SlowKernels:
@@ -71,12 +73,66 @@ def test_an_expert_costs_its_three_products_and_the_trunk_the_rest(moe):
     assert spent.trunk == pytest.approx(0.1 * len(matrices(moe)), abs=0.1 * routers + 1e-6)
 
 
+def test_a_guess_costs_what_the_next_layers_router_takes(moe):
+    spent, _ = clocked(moe, lookahead=2)
+
+    assert spent.guess == pytest.approx(0.1)
+    assert spent.expert == pytest.approx(0.3)
+    assert clocked(moe)[0].guess == 0.0
+
+
+@pytest.mark.parametrize("cost", [0.0, 0.5])
+def test_a_read_costs_what_the_processor_does_for_it_but_not_the_wait(moe, monkeypatch, cost):
+    kernels = SlowKernels(moe.kernels)
+
+    def open_costly(**options):
+        reader = open_reader("preadv")
+        submit_each = reader.submit_each
+
+        def costly(requests):
+            kernels.now += cost * len(requests)
+            return submit_each(requests)
+
+        reader.submit_each = costly
+        return reader
+
+    monkeypatch.setattr(weights_sample, "open_reader", open_costly)
+    spent = clock_compute(moe.container, moe.model, kernels, 60.0, lookahead=2, clock=lambda: kernels.now)
+
+    # medians of few passes are compared, which read one expert more or fewer
+    assert spent.read == pytest.approx(cost, rel=0.3, abs=0.01)
+
+
+def test_a_segment_that_is_read_costs_what_the_processor_does_for_it_but_not_the_wait(tiny, monkeypatch):
+    kernels = SlowKernels(tiny.kernels)
+
+    def open_costly(**options):
+        reader = open_reader("preadv")
+        submit = reader.submit
+
+        def costly(requests):
+            kernels.now += 0.5 * len(requests)
+            return submit(requests)
+
+        reader.submit = costly
+        return reader
+
+    monkeypatch.setattr(weights_sample, "open_reader", open_costly)
+    spent = clock_compute(tiny.container, tiny.model, kernels, 0.0, clock=lambda: kernels.now)
+
+    segments = tiny.container.streamed_segments
+    mean = sum(segment.nbytes for segment in segments) / len(segments)
+    assert 0.2 / mean < spent.streamed < 1.0 / mean  # not all of them are read, and they are not alike
+    assert spent.trunk < 0.1 * len(matrices(tiny)) + 1.0 + 1e-6
+
+
 def test_a_sample_bounds_the_memory_that_clocking_takes(medium):
     def regions(**options):
         _, kernels = clocked(medium, **options)
         return {weight.data.ctypes.data for weight, _ in kernels.products}
 
-    assert len(regions()) == len(matrices(medium))
+    # everything has memory of its own; besides, there are two slots for what streams
+    assert len(matrices(medium)) <= len(regions()) < 1.2 * len(matrices(medium))
     # layers are alike, so one of each segment's layout is enough
     assert len(regions(sample_bytes=1)) < len(matrices(medium)) / 2
 

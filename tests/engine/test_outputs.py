@@ -55,15 +55,3 @@ def test_a_file_written_in_one_step_needs_its_directory_and_another_itself(
             check_writable(tmp_path / "old", in_one_step=in_one_step)
     else:
         check_writable(tmp_path / "old", in_one_step=in_one_step)
-
-
-@pytest.mark.parametrize("name", ["old", "new"])
-def test_a_file_system_that_is_only_read_is_told_from_permissions(tmp_path, monkeypatch, name):
-    class Status:
-        f_flag = os.ST_RDONLY | os.ST_NOATIME
-
-    (tmp_path / "old").write_text("")
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
-    monkeypatch.setattr(os, "statvfs", lambda path: Status)
-    with pytest.raises(EnvironmentError_, match=f"{name}: Read-only file system"):
-        check_writable(tmp_path / name)

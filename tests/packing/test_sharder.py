@@ -153,22 +153,6 @@ def test_stopped_at_any_step_the_container_is_whole_and_the_move_can_be_done_aga
     assert [len(list(drive.iterdir())) for drive in drives] == [1, 1]
 
 
-def test_a_container_that_takes_no_new_manifest_is_told_before_anything_is_copied(container, monkeypatch):
-    before = contents(container.parent)
-    write = sharder.write_synced
-
-    def refuse(path, data):
-        if path.parent == container:
-            raise EnvironmentError_("read-only")
-        write(path, data)
-
-    monkeypatch.setattr(sharder, "write_synced", refuse)
-    monkeypatch.setattr(sharder._Move, "_copy", lambda *rest: pytest.fail("copied"))
-    with pytest.raises(EnvironmentError_, match="read-only"):
-        shard(container, [container.parent / "a"])
-    assert contents(container.parent) == before
-
-
 def test_too_little_space_is_counted_over_drives_of_one_file_system(container, monkeypatch):
     class Status:
         f_bavail, f_frsize = 10, 4096  # either half fits, both do not

@@ -11,7 +11,7 @@ from uringinfer.planning.cache import (
     plan_cache,
     split_slots,
 )
-from uringinfer.planning.memory import ModelSizes, default_budget, plan_memory, predict_tokens_per_second
+from uringinfer.planning.memory import ModelSizes, default_budget, plan_memory
 
 MIB = 1 << 20
 EXPERTS = ExpertSizes(layers=10, count=100, per_token=4, record_bytes=MIB)
@@ -119,27 +119,6 @@ def test_the_expected_reads_of_a_token_include_the_experts():
     assert chosen.to_json()["cache"]["slots"] == 140
 
 
-def test_a_prediction_counts_reading_and_computing_the_experts():
-    everything = plan(160 * MIB + 1000 * MIB)  # the trunk and all experts are in memory: only compute is left
-    used = 160 * MIB + 10 * 4 * MIB
-    assert predict_tokens_per_second(everything, 1e9, float(used)) == pytest.approx(1.0, rel=1e-3)
-    small = plan(160 * MIB + 60 * MIB)
-    missed = round((1 - 0.437) * 10 * 4 * MIB)
-    seconds = missed / (100 * MIB) + 1.0
-    # as nothing says that the processor need wait for anything else, compute hides all but one expert's reads
-    assert predict_tokens_per_second(small, 100.0 * MIB, 1e15) == pytest.approx(100 * MIB / missed, rel=1e-3)
-    slowed = predict_tokens_per_second(small, 100.0 * MIB, float(used))
-    assert 1 / seconds < slowed < 1.0
-
-
-def test_experts_have_a_compute_rate_of_their_own():
-    everything = plan(160 * MIB + 1000 * MIB)
-    # 160 MiB at 160 MiB/s and 40 MiB at 20 MiB/s
-    assert predict_tokens_per_second(everything, 1e9, 160.0 * MIB, 20.0 * MIB) == pytest.approx(
-        1 / 3, rel=1e-3
-    )
-
-
 def test_what_is_guessed_is_not_missed_but_in_the_first_layer():
     sure = plan_cache(60, EXPERTS, None, recall=1.0)
     assert sure.miss_rate == pytest.approx((1 - 0.437) / 10)
@@ -147,23 +126,3 @@ def test_what_is_guessed_is_not_missed_but_in_the_first_layer():
     assert plan_cache(60, EXPERTS, None).miss_rate == 1 - 0.437
     # it is read all the same
     assert sure.bytes_per_token == plan_cache(60, EXPERTS, None).bytes_per_token
-
-
-def test_wrong_guesses_bound_the_rate_where_the_drive_is_never_free():
-    # in nine of ten layers 4 are named, of which half are used; 43.7 % of all are in memory
-    cache = plan_cache(60, EXPERTS, None, recall=0.5, named=4)
-    assert cache.wrong_bytes_per_token == round((1 - 0.437) * 9 * 2 * MIB)
-    assert plan_cache(60, EXPERTS, None).wrong_bytes_per_token == 0
-    small = plan(160 * MIB + 60 * MIB, recall=0.5, named=4)
-    read = small.bytes_per_token + small.cache.wrong_bytes_per_token
-    assert predict_tokens_per_second(small, 10.0 * MIB, 1e15) == pytest.approx(10 * MIB / read, rel=1e-3)
-
-
-def test_guesses_help_until_the_drive_is_never_free():
-    def predicted(drive, recall):
-        small = plan(160 * MIB + 60 * MIB, recall=recall)
-        return predict_tokens_per_second(small, drive, 200.0 * MIB)
-
-    assert predicted(60.0 * MIB, 0.8) > 1.15 * predicted(60.0 * MIB, None)
-    read = plan(160 * MIB + 60 * MIB).bytes_per_token
-    assert predicted(10.0 * MIB, 0.8) == pytest.approx(10 * MIB / read, rel=1e-3)

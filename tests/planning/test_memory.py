@@ -8,12 +8,7 @@ from hypothesis import strategies as st
 
 from uringinfer.container.manifest import Segment
 from uringinfer.errors import BudgetError
-from uringinfer.planning.memory import (
-    ModelSizes,
-    default_budget,
-    plan_memory,
-    predict_tokens_per_second,
-)
+from uringinfer.planning.memory import ModelSizes, default_budget, plan_memory
 
 MIB = 1 << 20
 SIZES = ModelSizes(
@@ -129,23 +124,6 @@ def test_the_default_is_three_quarters_within_the_floor_and_everything(usable, b
 def test_no_default_exists_below_the_floor():
     with pytest.raises(BudgetError, match="needs at least"):
         default_budget(SIZES, 70 * MIB, interpreter_bytes=32 * MIB)
-
-
-def test_overlapped_reads_hide_compute_and_a_single_slot_adds_it():
-    overlapped = plan(FIXED + arena_of(96 * MIB + STAGING))
-    synchronous = plan(FIXED + arena_of(96 * MIB + STAGING), ring_slots=1)
-
-    # 10 of 20 units stream: 80 MiB and one block at 80 MiB/s; 160 MiB of weights at 320 MiB/s
-    assert predict_tokens_per_second(overlapped, 80.0 * MIB, 320.0 * MIB) == pytest.approx(1.0, rel=1e-3)
-    # 9 of 20 stream: 0.9 s, and 0.5 s after them
-    assert predict_tokens_per_second(synchronous, 80.0 * MIB, 320.0 * MIB) == pytest.approx(1 / 1.4, rel=1e-3)
-
-
-def test_without_reads_only_compute_bounds_the_rate():
-    everything = plan(1 << 30)
-
-    assert predict_tokens_per_second(everything, 1e9) is None
-    assert predict_tokens_per_second(everything, 1e9, 320.0 * MIB) == pytest.approx(2.0)
 
 
 def test_the_json_holds_the_table_and_is_plain():

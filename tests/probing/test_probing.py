@@ -14,6 +14,7 @@ import pytest
 from tests.container.container_maker import make_container
 from uringinfer import probing
 from uringinfer.errors import EnvironmentError_, UsageError
+from uringinfer.planning.rates import Rates
 from uringinfer.probing import cells as cells_module
 from uringinfer.probing import possible_cells, probe
 from uringinfer.probing import saved as saved_module
@@ -291,6 +292,34 @@ def test_a_rate_is_kept_for_its_drive_and_found_by_any_path_on_it(tmp_path: Path
     assert where.parent == tmp_path / "cache"
     assert found == SavedRate(
         bytes_per_second=2e9, block_bytes=2 * MIB, queue_depth=16, way="uring registered"
+    )
+
+
+def test_the_latency_of_a_lone_small_read_is_kept_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = Device("x", None, None, None, "KEY")
+    monkeypatch.setattr(saved_module, "find_device", lambda fd: device)
+    lone = row()
+    lone = replace(
+        lone,
+        cell=replace(lone.cell, block_bytes=4096, queue_depth=1),
+        measured=replace(lone.measured, total=Latency(8e-5, 0, 0, 0, 0, 0), nbytes=4096),
+    )
+    cached = replace(
+        lone, measured=replace(lone.measured, total=Latency(1e-6, 0, 0, 0, 0, 0)), not_a_drive="cached"
+    )
+    save_rate(ProbeReport(replace(CONDITIONS, device=device), None, (row(), lone, cached)), tmp_path)
+
+    found = saved_rate(tmp_path, tmp_path)
+
+    assert found is not None
+    rates = found.completing(Rates(compute=1e10))
+    assert (rates.drive, rates.latency, rates.compute) == (2e9, 8e-5, 1e10)
+    assert (rates.drive_origin, rates.latency_origin, rates.compute_origin) == (
+        "saved by probe",
+        "saved by probe",
+        "given",
     )
 
 

@@ -17,9 +17,10 @@ from uringinfer.cli.table import format_table
 from uringinfer.cli.values import segment_size
 from uringinfer.errors import BudgetError, UsageError
 from uringinfer.packing.layout import SegmentSize
-from uringinfer.units import format_rate, format_size, parse_rate, parse_size
+from uringinfer.storage.regular import read_regular
+from uringinfer.units import format_size, parse_rate, parse_size
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 SWEEP_STEPS = 12
 _GIB = 1 << 30
 
@@ -69,6 +70,13 @@ def _sweep_range(text: str) -> list[int]:
     help="The same for routed experts.  [default: that of --compute]",
 )
 @click.option("--measure", is_flag=True, help="Clock drive and passes on MODEL, two seconds each.")
+@click.option(
+    "--rates",
+    "rates_path",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The rates in the JSON of an earlier `plan --measure --json`.",
+)
 @plot_option("Draw the sweep")
 @quiet_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -88,6 +96,7 @@ def command(
     compute: float | None,
     expert_compute: float | None,
     measure: bool,
+    rates_path: Path | None,
     plot: Path | None,
     quiet: bool,
     as_json: bool,
@@ -106,8 +115,10 @@ def command(
       uringinfer plan model.uring --measure --json
       uringinfer plan Kimi-K3 --preset desktop --segment layer
       uringinfer plan model.uring --sweep 2G:64G --measure --plot sweep.png
+      uringinfer plan model.uring --budget 4G --rates plan.json
     """
-    _refuse_conflicts(budget, preset, budgets, plot, measure=measure, rates=(drive, compute, expert_compute))
+    given = (drive, compute, expert_compute)
+    _refuse_conflicts(budget, preset, budgets, plot, measure=measure, rates=given, rates_path=rates_path)
     if expert_compute is not None and compute is None:
         raise UsageError("--expert-compute needs the rate of the rest", hint="give --compute as well")
     trunk_budget, cache_budget = shared.preset_budgets(preset, trunk_budget, cache_budget)
@@ -123,12 +134,15 @@ def command(
     opened = api.open_to_plan(model, segment)
     if measure and not opened.is_packed:
         raise UsageError(f"{model} is not packed, so nothing can be clocked on it", hint="give --drive")
-    if drive is None and not measure and (saved := api.saved_rate(opened.container.path)) is not None:
-        drive = saved.bytes_per_second
-    rates = api.Rates(drive, compute, expert_compute)
     if measure:
         with progress(unit_is_bytes=False, wanted=not quiet) as report_progress:
             rates = api.measure_rates(opened, progress=report_progress)
+    elif rates_path is not None:
+        rates = _read_rates(rates_path)
+    else:
+        rates = api.Rates(drive, compute, expert_compute)
+        if drive is None and (saved := api.saved_rate(opened.container.path)) is not None:
+            rates = saved.completing(rates)
     if budgets is None:
         outlook = api.outlook_of(opened, options, rates)
         choices = api.choices_of(opened, options)
@@ -136,25 +150,43 @@ def command(
             found = {"choices": [choice.to_json() for choice in choices]}
             click.echo(json.dumps(_head(opened, options) | outlook.to_json() | found, indent=1))
         else:
-            click.echo(_text(opened, options, outlook))
-            click.echo(f"\n{_choices_text(choices, outlook)}")
+            parts = (
+                _text(opened, options, outlook),
+                _assumptions_text([outlook]),
+                _choices_text(choices, outlook),
+            )
+            click.echo("\n\n".join(filter(None, parts)))
         return
     outlooks = api.sweep(opened, options, rates, budgets)
     if plot is not None:
         _draw(plot, outlooks)
     if as_json:
         points = [_point(given, outlook) for given, outlook in zip(budgets, outlooks, strict=True)]
-        click.echo(json.dumps(_head(opened, options) | {"sweep": points}, indent=1))
+        swept = {"rates": rates.to_json(), "sweep": points}
+        click.echo(json.dumps(_head(opened, options) | swept, indent=1))
     else:
-        click.echo(_sweep_text(budgets, outlooks))
+        fitting = [outlook for outlook in outlooks if isinstance(outlook, api.Outlook)]
+        click.echo("\n\n".join(filter(None, (_sweep_text(budgets, outlooks), _assumptions_text(fitting)))))
 
 
-def _refuse_conflicts(*sources: object, measure: bool, rates: Sequence[float | None]) -> None:
+def _read_rates(path: Path) -> api.Rates:
+    try:
+        found = json.loads(read_regular(path))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}", hint="give a file that can be read") from None
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path}: no JSON ({error})", hint="give the output of 'plan --json'") from None
+    return api.Rates.from_json(found.get("rates") if isinstance(found, dict) else None)
+
+
+def _refuse_conflicts(
+    *sources: object, measure: bool, rates: Sequence[float | None], rates_path: Path | None
+) -> None:
     budget, preset, budgets, plot = sources
     if sum(source is not None for source in (budget, preset, budgets)) > 1:
         raise UsageError("--budget, --preset and --sweep exclude each other", hint="give one of them")
-    if measure and any(rate is not None for rate in rates):
-        raise UsageError("--measure and a given rate exclude each other", hint="give one of them")
+    if measure + (rates_path is not None) + any(rate is not None for rate in rates) > 1:
+        raise UsageError("--measure, --rates and a given rate exclude each other", hint="give one of them")
     if plot is not None and budgets is None:
         raise UsageError("--plot draws a sweep", hint="give --sweep 2G:64G as well")
 
@@ -236,17 +268,19 @@ def _default(outlook: api.Outlook) -> str:
 
 
 def _prediction(outlook: api.Outlook) -> str:
-    rates = outlook.rates
-    if rates.drive is None:
+    if outlook.rates.drive is None:
         return "unknown: give --drive or --measure"
-    drive = f"drive {format_rate(rates.drive)}"
-    kernels = "compute not counted" if rates.compute is None else f"compute {format_rate(rates.compute)}"
-    if rates.expert_compute is not None:
-        kernels += f", of experts {format_rate(rates.expert_compute)}"
     if outlook.tokens_per_second is None:
-        return f"nothing is read: only compute bounds it ({drive}, {kernels})"
-    word = "at most" if rates.compute is None else "about"
-    return f"{word} {outlook.tokens_per_second:.2f} ({drive}, {kernels})"
+        return "nothing is read: only compute bounds it"
+    return f"{'at most' if outlook.rates.compute is None else 'about'} {outlook.tokens_per_second:.2f}"
+
+
+def _assumptions_text(outlooks: Sequence[api.Outlook]) -> str:
+    """What the predictions rest on, as far as it is the same for all; empty without any."""
+    known = [outlook.assumptions for outlook in outlooks]
+    shared = [found for found in known[0] if all(found in others for others in known)] if known else []
+    rows = [[found.what, found.value, found.origin] for found in shared]
+    return format_table(["tokens/s rest on", "", ""], rows, align="<><") if rows else ""
 
 
 def _excess(outlook: api.Outlook) -> str:

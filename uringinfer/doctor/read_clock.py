@@ -19,6 +19,8 @@ from uringinfer.storage.direct import StorageFile
 from uringinfer.storage.reader import Priority, Reader, ReadRequest, Ticket, open_reader
 
 BLOCK_BYTES = 4 << 20
+LONE_BYTES = 4096
+"""So few bytes that the drive's rate does not show in how long they take."""
 _BLOCKS_IN_FLIGHT = 8
 
 
@@ -83,6 +85,29 @@ def _clock(
         reader=reader.name,
         passes=-(-submitted // (file.nbytes // BLOCK_BYTES)),
     )
+
+
+def clock_latency(
+    file: StorageFile, seconds: float, *, clock: Callable[[], float] = time.perf_counter
+) -> float | None:
+    """Seconds that one small read takes with nothing else in flight, in the mean of `seconds`, in random
+    places; None for a file of no whole block. Raises IntegrityError for a read that fails."""
+    blocks = file.nbytes // LONE_BYTES
+    if not blocks:
+        return None
+    random = np.random.default_rng()
+    with Arena(LONE_BYTES) as arena:
+        destination = arena.carve(LONE_BYTES)
+        reader = open_reader(arena=arena, files=[file])
+        try:
+            reads, began = 0, clock()
+            while (passed := clock() - began) < seconds or not reads:
+                offset = int(random.integers(blocks)) * LONE_BYTES
+                reader.wait(reader.submit([ReadRequest(file, offset, destination, Priority.DEMAND)]))
+                reads += 1
+            return passed / reads
+        finally:
+            reader.close()
 
 
 def _fresh_blocks(count: int) -> Iterator[int]:

@@ -1,48 +1,35 @@
-"""Clocks what a token costs where nothing has to be read: passes over a sample of the model's own weights.
+"""Clocks what a token costs the processor: passes over a sample of the model's own weights.
 
 A pass here is a real one, of the same model through the same trunk and expert cache as in a run: products,
-attention, norms, routers and everything between them. Only the memory is smaller than the model. Segments
-of the same layout share the memory of a few of them, and so do experts; there are more of them than a
-processor's cache holds, where the model has that many. So the values that come out mean nothing, and the time
-is that of a run that finds every weight in memory.
+attention, norms, routers and everything between them. Only the memory is smaller than the model
+(`weights_sample`), so the values that come out mean nothing, and the time is that of a run.
 
-What an expert costs is the difference between passes that use all of a token's experts and passes that use
-another number of them.
+What a token costs with every weight in memory is clocked first. What an expert costs is the difference
+between passes that use all of a token's experts and passes that use another number of them; what guessing
+costs, the difference between passes that guess and passes that do not. What reads cost the processor (a slot
+is given up, the read asked for, its result taken; threads that slept are woken, what was just read is in no
+cache, and what is computed meanwhile shares the memory with the drive) is what passes with real reads take
+longer, without their waits: reads of experts for one, segments of the trunk for another.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from uringinfer.container.codebooks import read_codebooks
 from uringinfer.container.container import Container
-from uringinfer.container.manifest import Segment
-from uringinfer.engine.expert_loading import ExpertFiles
 from uringinfer.engine.session import Session
+from uringinfer.engine.weights_sample import Sample, sampled
 from uringinfer.kernels import Kernels
 from uringinfer.models import model_from_config
 from uringinfer.models.base import Model
-from uringinfer.residency.embedding import row_sizes
+from uringinfer.residency.expert_statistics import ExpertStatistics
 from uringinfer.residency.experts import ExpertCache
-from uringinfer.residency.policies import DEFAULT_POLICY, make_policy
-from uringinfer.residency.trunk import Trunk, TrunkMemory
-from uringinfer.storage.arena import Arena
-from uringinfer.storage.direct import open_file
-from uringinfer.storage.reader import (
-    Bytes,
-    Priority,
-    Reader,
-    ReaderStatistics,
-    ReadRequest,
-    Ticket,
-    open_reader,
-)
+from uringinfer.residency.trunk import Trunk
 
 SAMPLE_BYTES = 256 << 20
 """Of the trunk, and as much of the experts: more than the caches of most processors."""
@@ -54,10 +41,52 @@ _CONTEXT = 64
 
 @dataclass(frozen=True, slots=True)
 class ComputeSeconds:
-    """Seconds of a token with every weight in memory: all that belongs to no expert, and each use of one."""
+    """What the processor takes for a token with every weight in memory: `trunk` seconds for all that belongs
+    to no expert, and `expert` for each use of one. Where something is not in memory, `guess` for guessing
+    about a layer's experts, `read` for each read of one, `streamed` for each byte of the trunk that was
+    read."""
 
     trunk: float
     expert: float = 0.0
+    guess: float = 0.0
+    read: float = 0.0
+    streamed: float = 0.0
+
+
+@dataclass(slots=True)
+class _Passes:
+    """Passes of `model` with `experts`, guessing with a `lookahead`; of each, the seconds without its waits,
+    the bytes of the trunk that it read, and its reads of experts."""
+
+    model: Model
+    trunk: Trunk
+    experts: ExpertCache | None = None
+    lookahead: int = 0
+    seconds: list[float] = field(default_factory=list)
+    streamed: list[int] = field(default_factory=list)
+    reads: list[int] = field(default_factory=list)
+
+    def step(self, session: Session, token: int, clock: Callable[[], float]) -> None:
+        if self.experts is not None:
+            self.experts.lookahead = self.lookahead
+        before, begin = self._counted(), clock()
+        session.step(token)
+        end, after = clock(), self._counted()
+        self.seconds.append(end - begin - (after[0] - before[0]))
+        self.streamed.append(after[1] - before[1])
+        self.reads.append(after[2] - before[2])
+
+    def forget(self) -> None:
+        """Forgets all passes until now."""
+        for noted in (self.seconds, self.streamed, self.reads):
+            noted.clear()
+
+    def _counted(self) -> tuple[float, int, int]:
+        """Seconds of waits, bytes of the trunk and experts that were read."""
+        trunk = self.trunk.statistics()
+        experts = self.experts.statistics() if self.experts is not None else ExpertStatistics()
+        waited = trunk.ring_wait_seconds + experts.wait_seconds
+        return waited, trunk.streamed_bytes, experts.misses + experts.guesses
 
 
 def clock_compute(
@@ -70,175 +99,83 @@ def clock_compute(
     sample_bytes: int = SAMPLE_BYTES,
     clock: Callable[[], float] = time.perf_counter,
 ) -> ComputeSeconds:
-    """What one token of `model` costs, from passes over at least `seconds`; `lookahead` as in a run.
+    """What one token of `model` costs, from passes over at least `seconds`, with experts twice as long;
+    `lookahead` as in a run.
 
     Raises IntegrityError for reads that fail.
     """
+    with sampled(container, kernels, lookahead, sample_bytes) as sample:
+        return _clock_sample(container, model, sample, lookahead, seconds, clock)
+
+
+def _clock_sample(
+    container: Container,
+    model: Model,
+    sample: Sample,
+    lookahead: int,
+    seconds: float,
+    clock: Callable[[], float],
+) -> ComputeSeconds:
     banks = container.manifest.banks
-    used = model.experts_per_token
-    least = min((bank.num_experts for bank in banks), default=0)
-    other = 1 if used > 1 else min(2, least)
-    models = [model]
-    if banks and other != used:  # an only expert is used always, like the trunk
-        models.append(model_from_config(container.manifest.config, experts_per_token=other))
-    with _sampled_trunk(container, kernels, lookahead, sample_bytes) as trunk:
-        taken = _clock(container, models, trunk, seconds, clock)
-    # a run takes the mean, with every pass that was disturbed; the difference of two means would be all noise
-    whole = statistics.fmean(taken[0])
-    if len(models) == 1:
-        return ComputeSeconds(whole)
-    typical, compared = map(statistics.median, taken)
-    of_experts = used / (used - other) * (typical - compared) / typical
-    expert_share = min(max(0.0, of_experts), _MOST)
-    return ComputeSeconds((1 - expert_share) * whole, expert_share * whole / (len(banks) * used))
-
-
-def _clock(
-    container: Container, models: Sequence[Model], trunk: Trunk, seconds: float, clock: Callable[[], float]
-) -> list[list[float]]:
-    """Seconds of each pass of one token, for each of `models`.
-
-    They take turns for at least `seconds`, so that whatever else the machine does slows all of them. The
-    first turn is not counted."""
-    tokens = np.random.default_rng(0)
-    context = min(_CONTEXT, models[0].max_context)
-    taken: list[list[float]] = [[] for _ in models]
-    began = clock()
-    while True:
-        sessions = [Session(model, trunk, container.fingerprint, context, 1) for model in models]
-        for token in tokens.integers(models[0].vocab_size, size=context):
-            for session, times in zip(sessions, taken, strict=True):
-                start = clock()
-                session.step(int(token))
-                times.append(clock() - start)
-            if len(taken[0]) > 1 and clock() - began >= seconds:
-                return [times[1:] for times in taken]
-
-
-@contextmanager
-def _sampled_trunk(
-    container: Container, kernels: Kernels, lookahead: int, sample_bytes: int
-) -> Iterator[Trunk]:
-    """The container's trunk, and its experts, in the memory of a sample of them."""
-    segments = container.segments
-    homes = _homes(segments, sample_bytes)
-    staging = row_sizes(segments).staging_bytes
-    with ExitStack() as stack:
-        file = stack.enter_context(open_file(container.trunk_path))
-        codebooks = read_codebooks(container.path, container.manifest)
-        banks = ExpertFiles(container, codebooks) if container.manifest.banks else None
-        slots, slot_bytes = 0, 0
-        if banks is not None:
-            stack.callback(banks.close)
-            slot_bytes = banks.records.slot_bytes
-            total = sum(bank.num_experts for bank in container.manifest.banks)
-            slots = max(1, min(total, sample_bytes // slot_bytes))
-        sampled = sorted(set(homes.values()))
-        nbytes = sum(segments[number].nbytes for number in sampled) + staging + slots * slot_bytes
-        arena = stack.enter_context(Arena(nbytes))
-        reader = open_reader(arena=arena, files=[file, *(banks.files if banks else ())])
-        stack.callback(reader.close)
-        memory = {number: arena.carve(segments[number].nbytes) for number in sampled}
-        reads = [ReadRequest(file, segments[number].offset, memory[number]) for number in sampled]
-        reader.wait(reader.submit(reads))
-        experts = None
-        if banks is not None:
-            regions = [arena.carve(slot_bytes) for _ in range(slots)]
-            experts = _sampled_experts(container, banks, reader, regions, lookahead)
-            stack.callback(experts.close)
-        pinned = {number: memory[home] for number, home in homes.items()}
-        trunk = Trunk(
-            segments,
-            file,
-            reader,
-            kernels,
-            TrunkMemory(pinned, (), arena.carve(staging)),
-            experts=experts,
-            codebooks=codebooks,
+    whole = _Passes(model, sample.trunk, sample.experts)
+    streaming = _Passes(model, sample.streaming, sample.experts)
+    # the ring reads ahead behind its pass: what comes next is disturbed, and counts for nothing
+    stream = [streaming, _Passes(model, sample.trunk, sample.experts)]
+    if not banks or sample.reading is None:
+        _take_turns(container, [whole, *stream], seconds, clock)
+        return ComputeSeconds(
+            statistics.fmean(whole.seconds), streamed=_each(streaming, whole, streaming.streamed)
         )
-        stack.callback(trunk.close)
-        yield trunk
+    used, least = model.experts_per_token, min(bank.num_experts for bank in banks)
+    other = 1 if used > 1 else min(2, least)
+    fewer = _Passes(
+        model_from_config(container.manifest.config, experts_per_token=other), sample.trunk, sample.experts
+    )
+    guessing = _Passes(model, sample.trunk, sample.experts, lookahead)
+    reading = _Passes(model, sample.reading, sample.missing_experts, lookahead)
+    _take_turns(container, [whole, fewer, guessing, reading, *stream], 2 * seconds, clock)
+    # a run takes the mean, with every pass that was disturbed; the difference of two means would be all noise
+    mean = statistics.fmean(whole.seconds)
+    typical, compared = (statistics.median(passes.seconds) for passes in (whole, fewer))
+    # an only expert is used always, like the trunk
+    of_experts = used / (used - other) * (typical - compared) / typical if other != used else 0.0
+    expert_share = min(max(0.0, of_experts), _MOST)
+    return ComputeSeconds(
+        trunk=(1 - expert_share) * mean,
+        expert=expert_share * mean / (len(banks) * used),
+        guess=_each(guessing, whole, [len(banks) - 1]),
+        read=_each(reading, guessing, reading.reads),
+        streamed=_each(streaming, whole, streaming.streamed),
+    )
 
 
-def _homes(segments: Sequence[Segment], most: int) -> dict[int, int]:
-    """For every streamed segment the one whose memory it uses: itself, or one of the same layout in turn.
+def _each(passes: _Passes, others: _Passes, counts: Sequence[int]) -> float:
+    """How much longer `passes` typically take than `others`, for each of the mean of `counts`: seconds, at
+    least 0.
 
-    Of each layout one has memory, and others as long as all take at most `most` bytes."""
-    first: dict[object, int] = {}
-    streamed = [number for number, segment in enumerate(segments) if segment.streamed]
-    for number in streamed:
-        first.setdefault(_layout(segments[number]), number)
-    left = most - sum(segments[number].nbytes for number in first.values())
-    alike: dict[object, list[int]] = {layout: [number] for layout, number in first.items()}
-    turns = dict.fromkeys(alike, 0)
-    homes = {}
-    for number in streamed:
-        layout = _layout(segments[number])
-        if number != first[layout] and segments[number].nbytes <= left:
-            left -= segments[number].nbytes
-            alike[layout].append(number)
-            homes[number] = number
-            continue
-        homes[number] = alike[layout][turns[layout] % len(alike[layout])]
-        turns[layout] += 1
-    return homes
+    The machine's speed drifts by more than what is looked for; two passes of one turn have it in common."""
+    pairs = zip(passes.seconds, others.seconds, strict=True)
+    longer, count = statistics.median(first - second for first, second in pairs), statistics.fmean(counts)
+    return max(0.0, longer) / count if count else 0.0
 
 
-def _layout(segment: Segment) -> object:
-    return tuple((part.offset, part.nbytes, part.format, part.rows, part.cols) for part in segment.parts)
-
-
-def _sampled_experts(
-    container: Container, banks: ExpertFiles, reader: Reader, regions: Sequence[Bytes], lookahead: int
-) -> ExpertCache:
-    """A cache with a slot for every expert, in `regions`, which are filled with some of them for good."""
-    all_banks = container.manifest.banks
-    keys = [(bank.layer, expert) for bank in all_banks for expert in range(bank.num_experts)]
-    # evenly from all layers
-    chosen = keys[:: max(1, len(keys) // len(regions))]
-    requests = [
-        banks.records.request(key, region, Priority.TRUNK)
-        for key, region in zip(chosen, regions, strict=False)
-    ]
-    reader.wait(reader.submit(requests))
-    slots = [regions[number % len(regions)] for number in range(len(keys))]
-    policy = make_policy(DEFAULT_POLICY, banks.records.layers, banks.records.num_experts)
-    cache = ExpertCache(banks.records, _NothingToRead(), slots, policy, lookahead=lookahead)
-    cache.preload(keys)
-    return cache
-
-
-@dataclass(frozen=True, slots=True)
-class _Done:
-    done: bool = True
-
-
-class _NothingToRead:
-    """A `Reader` whose reads are complete at once and move nothing: what is wanted is there already."""
-
-    name = "sample"
-    overlaps = False
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def submit(self, requests: Sequence[ReadRequest]) -> Ticket:
-        return _Done()
-
-    def submit_each(self, requests: Sequence[ReadRequest]) -> Sequence[Ticket]:
-        return [_Done() for _ in requests]
-
-    def wait(self, ticket: Ticket) -> None:
-        pass
-
-    def withdraw(self, ticket: Ticket) -> bool:
-        return False
-
-    def poll(self) -> None:
-        pass
-
-    def statistics(self) -> ReaderStatistics:
-        return ReaderStatistics()
-
-    def close(self) -> None:
-        pass
+def _take_turns(
+    container: Container, kinds: Sequence[_Passes], seconds: float, clock: Callable[[], float]
+) -> None:
+    """One token with each of `kinds` after the other, for at least `seconds`: whatever else the machine does
+    slows all of them. The first turn is not counted."""
+    model, tokens = kinds[0].model, np.random.default_rng(0)
+    context = min(_CONTEXT, model.max_context)
+    began, is_warm = clock(), False
+    while True:
+        sessions = [
+            Session(passes.model, passes.trunk, container.fingerprint, context, 1) for passes in kinds
+        ]
+        for token in tokens.integers(model.vocab_size, size=context):
+            for session, passes in zip(sessions, kinds, strict=True):
+                passes.step(session, int(token), clock)
+                if not is_warm:
+                    passes.forget()
+            if is_warm and clock() - began >= seconds:
+                return
+            is_warm = True

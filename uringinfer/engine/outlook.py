@@ -11,28 +11,13 @@ from uringinfer.container.manifest import Segment
 from uringinfer.engine.loading import LoadOptions, OpenModel
 from uringinfer.errors import BudgetError
 from uringinfer.planning.machine import Machine
-from uringinfer.planning.memory import MemoryPlan, predict_tokens_per_second
+from uringinfer.planning.memory import MemoryPlan
 from uringinfer.planning.planner import Placement, TrunkPlan
+from uringinfer.planning.prediction import Assumption, assumptions_of, predict_tokens_per_second
+from uringinfer.planning.rates import Rates
 
 _PLENTY = 1 << 62
 """A budget beyond every machine: the plan then takes what it can use."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rates:
-    """Bytes per second: what the drive reads, and what a pass works off where it need not wait; None where
-    nothing is known. `expert_compute` is for routed experts, where they differ from the trunk."""
-
-    drive: float | None = None
-    compute: float | None = None
-    expert_compute: float | None = None
-
-    def blended(self, trunk_bytes: float, expert_bytes: float) -> float | None:
-        """Bytes per second of a pass over so many bytes of trunk and experts."""
-        if self.compute is None:
-            return None
-        seconds = trunk_bytes / self.compute + expert_bytes / (self.expert_compute or self.compute)
-        return (trunk_bytes + expert_bytes) / seconds if seconds else self.compute
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +64,12 @@ class Outlook:
     @property
     def tokens_per_second(self) -> float | None:
         """Predicted for decoding; None without a drive rate."""
-        rates = self.rates
-        if rates.drive is None:
-            return None
-        return predict_tokens_per_second(self.plan, rates.drive, rates.compute, rates.expert_compute)
+        return predict_tokens_per_second(self.plan, self.rates)
+
+    @property
+    def assumptions(self) -> list[Assumption]:
+        """What `tokens_per_second` rests on, and how each figure is known."""
+        return assumptions_of(self.plan, self.rates)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -91,9 +78,8 @@ class Outlook:
             "pinned_layers": self.pinned_layers,
             "default_budget": self.default_budget,
             "exceeds_memory": self.exceeds_memory,
-            "drive_bytes_per_second": self.rates.drive,
-            "compute_bytes_per_second": self.rates.compute,
-            "expert_compute_bytes_per_second": self.rates.expert_compute,
+            "rates": self.rates.to_json(),
+            "assumptions": [assumption.to_json() for assumption in self.assumptions],
             "predicted_tokens_per_second": self.tokens_per_second,
             "machine": self.machine.to_json(),
         }

@@ -28,13 +28,9 @@ def _problem(path: Path, *, in_one_step: bool) -> int | None:
     if path.is_dir():
         return errno.EISDIR
     if path.exists() and not in_one_step:
-        return None if os.access(path, os.W_OK) else _refusal(path)
+        return None if os.access(path, os.W_OK) else errno.EACCES
     if not path.parent.exists():
         return errno.ENOENT
     if not path.parent.is_dir():
         return errno.ENOTDIR
-    return None if os.access(path.parent, os.W_OK | os.X_OK) else _refusal(path.parent)
-
-
-def _refusal(path: Path) -> int:
-    return errno.EROFS if os.statvfs(path).f_flag & os.ST_RDONLY else errno.EACCES
+    return None if os.access(path.parent, os.W_OK | os.X_OK) else errno.EACCES

@@ -152,7 +152,6 @@ class _Move:
         self._old = container
         self._sharding = sharding
         self._new = Container(container.path, replace(container.manifest, sharding=sharding))
-        self._new_manifest = container.path / f"{MANIFEST_NAME}.new"
         # the container's own directory is the target of bringing records back; drives get a new one each
         finals = [container.path] if sharding is None else [Path(drive) for drive in sharding.drives]
         self._targets = [(final, final.with_name(f"{final.name}.moving")) for final in finals]
@@ -160,8 +159,6 @@ class _Move:
     def run(self, progress: Progress | None) -> None:
         self._check_space()
         try:
-            # first of all: a container that takes no new manifest is told before the work, not after it
-            write_synced(self._new_manifest, self._new.manifest.to_json().encode())
             for _, partial in self._targets:
                 shutil.rmtree(partial, ignore_errors=True)  # left by a run that was killed
                 _make_directory(partial)
@@ -170,8 +167,6 @@ class _Move:
         finally:
             for _, partial in self._targets:
                 shutil.rmtree(partial, ignore_errors=True)
-            with contextlib.suppress(OSError):  # it was renamed, or could not be written
-                self._new_manifest.unlink()
         self._remove_old()
 
     def _check_space(self) -> None:
@@ -233,7 +228,8 @@ class _Move:
                 shutil.rmtree(final, ignore_errors=True)  # left by a run that stopped before its commit
                 partial.rename(final)
             sync_directory(final.parent)
-        self._new_manifest.rename(self._new.path / MANIFEST_NAME)
+        write_synced(self._new.path / f"{MANIFEST_NAME}.new", self._new.manifest.to_json().encode())
+        (self._new.path / f"{MANIFEST_NAME}.new").rename(self._new.path / MANIFEST_NAME)
         sync_directory(self._new.path)
 
     def _remove_old(self) -> None:

@@ -16,7 +16,6 @@ from uringinfer.container.manifest import Segment
 from uringinfer.errors import BudgetError
 from uringinfer.planning.cache import CachePlan, Curve, ExpertSizes, plan_cache, split_slots
 from uringinfer.planning.planner import Placement, TrunkPlan, plan_trunk, trunk_floor
-from uringinfer.planning.schedule import ExpertTurns, pass_seconds, turn_seconds
 from uringinfer.units import format_size
 
 HUGE_PAGE = 2 << 20
@@ -325,37 +324,6 @@ def default_budget(
         )
     everything = fixed + _arena_cost(sizes, sizes.weight_bytes)
     return max(floor, min(everything, usable_bytes * 3 // 4))
-
-
-def predict_tokens_per_second(
-    plan: MemoryPlan,
-    drive_bytes_per_s: float,
-    compute_bytes_per_s: float | None = None,
-    expert_bytes_per_s: float | None = None,
-) -> float | None:
-    """Decoded tokens per second that the drive allows, and the processor too if its rate is given: for the
-    trunk, and for experts where it is another one.
-
-    None if nothing bounds the rate: nothing is read and no compute rate is known.
-    """
-    trunk, cache = plan.trunk, plan.cache
-    turns = None
-    if cache is not None:
-        expert_rate = expert_bytes_per_s or compute_bytes_per_s
-        computing = cache.record_bytes / expert_rate if expert_rate else 0.0
-        reading = cache.record_bytes / drive_bytes_per_s
-        turns = ExpertTurns(
-            count=cache.layers,
-            seconds=turn_seconds(cache.per_token, cache.miss_rate, computing, reading),
-            reading=cache.per_token * cache.miss_rate * reading,
-        )
-    scheduled = plan.row_bytes_per_token / drive_bytes_per_s + pass_seconds(
-        trunk.unit_bytes, trunk.pinned, trunk.ring_slots, drive_bytes_per_s, compute_bytes_per_s, turns
-    )
-    # what is guessed is read while nothing else is, so it shows only where the drive is never free
-    wrong_bytes = cache.wrong_bytes_per_token if cache is not None else 0
-    seconds = max(scheduled, (plan.bytes_per_token + wrong_bytes) / drive_bytes_per_s)
-    return 1.0 / seconds if seconds > 0 else None
 
 
 def _round_up(nbytes: int, unit: int) -> int:

@@ -1,46 +1,52 @@
-"""When the drive and the processor work on which unit: the time of one pass over a plan.
+"""When the drive and the processor work on what: the time of one pass over a plan, by simulation.
 
 One drive reads the streamed units in order, one processor computes all units in order, and a slot of the
-ring is free again when its unit is computed. Between units come the turns of layers with routed experts: they
-hold the processor, and what they miss goes before everything else on the drive. That is all that placement
-can change, so it is enough to compare placements and to predict tokens per second.
+ring is free again when its unit is computed. Between units come the turns of layers with routed experts. What
+a turn misses is read at once and before everything else; what is guessed of the next turn is read when
+nothing else is. The processor waits for what is not there, and pays for each read that it asks for.
+
+How many experts a turn misses varies, and a turn that misses many costs more than one that misses few saves.
+So turns are drawn, evenly over the distribution and always the same ones: equal plans take equal times, and
+fewer misses never more.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from math import comb
+
+from uringinfer.planning.drive import DEMAND, SPECULATION, TRUNK, Drive, Read
 
 _SETTLING_PASSES = 3
 """The ring starts empty; after this many passes reads run ahead as far as they ever will."""
 _MEASURED_PASSES = 3
+_MEASURED_TURNS = 512
+"""At least, where turns vary."""
+_STEPS = (0.8191725134, 0.6710436067, 0.5497004779)
+"""Powers of the inverse of the real root of x^4 = x + 1: multiples of them fill a cube evenly."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpertTurns:
-    """Every pass has `count` turns of experts, evenly over its units. Each holds the processor for `seconds`,
-    of which the drive reads what was missed for the first `reading`."""
+    """Every pass has `count` turns of experts, evenly over its units; each uses `used` experts.
+
+    An expert is not in memory at `absence`, 0 to 1. Guesses name the share `foreseen` of those, and `wrong`
+    others a turn, on average; the first turn of a pass is not guessed about. Seconds: an expert takes
+    `compute`; reading one takes the drive `read` and the processor `per_read`; guessing takes `guess` a
+    turn.
+    """
 
     count: int
-    seconds: float
-    reading: float
-
-
-def turn_seconds(used: int, miss_rate: float, compute_seconds: float, read_seconds: float) -> float:
-    """Expected seconds of a turn that uses `used` experts, each of which is missed at `miss_rate`, 0 to 1.
-
-    All that is missed is asked for at once. What is there is computed meanwhile, `compute_seconds` for each,
-    and so is each of the others when its `read_seconds` are over; behind the last one nothing is left to
-    hide its compute.
-    """
-    expected = 0.0
-    for missed in range(used + 1):
-        chance = comb(used, missed) * miss_rate**missed * (1 - miss_rate) ** (used - missed)
-        arrival = missed * read_seconds + compute_seconds if missed else 0.0
-        expected += chance * max(used * compute_seconds, arrival)
-    return expected
+    used: int
+    absence: float
+    compute: float
+    read: float
+    foreseen: float = 0.0
+    wrong: float = 0.0
+    guess: float = 0.0
+    per_read: float = 0.0
 
 
 def pass_seconds(
@@ -48,58 +54,145 @@ def pass_seconds(
     pinned: Collection[int],
     ring_slots: int,
     drive_bytes_per_s: float,
-    compute_bytes_per_s: float | None = None,
+    compute_bytes_per_s: float,
     turns: ExpertTurns | None = None,
+    *,
+    streamed_compute: float | None = None,
+    latency: float = 0.0,
+    in_flight_bytes: float = 0.0,
 ) -> float:
     """Seconds of one pass of many, with reads crossing from the end of one pass into the next.
 
-    `unit_bytes` are in the order of execution, `pinned` their indices in memory. Without a compute rate, what
-    the reads alone take. A ring of one slot reads only when its unit is due.
+    `unit_bytes` are in the order of execution, `pinned` their indices in memory. A ring of one slot reads
+    only when its unit is due. Units that were read are computed at `streamed_compute` bytes/s, if given. A
+    read that finds the drive idle takes `latency` seconds longer; one that is more urgent than others waits
+    until their `in_flight_bytes` are through.
     """
     in_memory = set(pinned)
-    if compute_bytes_per_s is None:
-        streamed = sum(nbytes for index, nbytes in enumerate(unit_bytes) if index not in in_memory)
-        return streamed / drive_bytes_per_s + (turns.count * turns.reading if turns else 0.0)
-    drive_free = processor_free = settled = 0.0
-    slots_free = deque([0.0] * ring_slots)
-    held: deque[tuple[float, float]] = deque()
-    turn_at = _positions(turns, len(unit_bytes))
-    for number in range(_SETTLING_PASSES + _MEASURED_PASSES):
+    drive = Drive(latency, in_flight_bytes / drive_bytes_per_s)
+    streamed = [n / drive_bytes_per_s for index, n in enumerate(unit_bytes) if index not in in_memory]
+    ring = _Ring(drive, streamed, ring_slots)
+    experts = _Experts(drive, turns) if turns is not None else None
+    turns_behind = _positions(turns.count if turns is not None else 0, len(unit_bytes))
+    measured = _MEASURED_PASSES
+    if turns is not None:
+        measured = max(measured, -(-_MEASURED_TURNS // turns.count))
+    now = settled = 0.0
+    for number in range(_SETTLING_PASSES + measured):
         if number == _SETTLING_PASSES:
-            settled = processor_free
+            settled = now
         for index, nbytes in enumerate(unit_bytes):
-            computing = nbytes / compute_bytes_per_s
             if index in in_memory:
-                processor_free += computing
+                now += nbytes / compute_bytes_per_s
             else:
-                begin = max(drive_free, slots_free.popleft())
-                if ring_slots == 1:
-                    begin = max(begin, processor_free)
-                drive_free = _finish(begin, nbytes / drive_bytes_per_s, held)
-                processor_free = max(processor_free, drive_free) + computing
-                slots_free.append(processor_free)
-            for _ in range(turn_at[index]):
-                if turns is not None:
-                    held.append((processor_free, processor_free + turns.reading))
-                    processor_free += turns.seconds
-    return (processor_free - settled) / _MEASURED_PASSES
+                now = ring.take(now) + nbytes / (streamed_compute or compute_bytes_per_s)
+                ring.release(now)
+            for _ in range(turns_behind[index]):
+                if experts is not None:
+                    now = experts.take_turn(now)
+    return (now - settled) / measured
 
 
-def _positions(turns: ExpertTurns | None, units: int) -> list[int]:
-    """How many turns come behind each unit."""
-    count = turns.count if turns is not None else 0
+def _positions(count: int, units: int) -> list[int]:
+    """How many of `count` turns come behind each unit."""
     reached = [count * (index + 1) // units for index in range(units)]
     return [now - before for before, now in zip([0, *reached], reached, strict=False)]
 
 
-def _finish(begin: float, seconds: float, held: deque[tuple[float, float]]) -> float:
-    """When a read of `seconds` that may start at `begin` is over, if it yields to what `held` the drive."""
-    while held and held[0][1] <= begin:
-        held.popleft()
-    for start, end in held:
-        before = max(0.0, start - begin)
-        if seconds <= before:
-            break
-        seconds -= before
-        begin = max(begin, end)
-    return begin + seconds
+class _Ring:
+    """The reads of units that stream, `seconds` each, through `slots`, over and over."""
+
+    def __init__(self, drive: Drive, seconds: Sequence[float], slots: int) -> None:
+        self._drive = drive
+        self._seconds = seconds
+        self._overlaps = slots > 1
+        self._next = 0
+        self._coming: deque[Read] = deque()
+        for _ in range(slots if seconds and self._overlaps else 0):
+            self._submit(0.0)
+
+    def take(self, now: float) -> float:
+        """When the next unit is there, if it is asked for at `now`."""
+        if not self._overlaps:
+            self._submit(now)
+        return _await(self._drive, self._coming.popleft(), now)
+
+    def release(self, now: float) -> None:
+        if self._overlaps:
+            self._submit(now)
+
+    def _submit(self, now: float) -> None:
+        self._coming.append(self._drive.submit(now, self._seconds[self._next], TRUNK))
+        self._next = (self._next + 1) % len(self._seconds)
+
+
+class _Experts:
+    """The turns of layers with experts, pass after pass."""
+
+    def __init__(self, drive: Drive, turns: ExpertTurns) -> None:
+        self._drive = drive
+        self._turns = turns
+        self._draws = _draws(turns)
+        self._taken = 0
+        self._absent, _, _ = next(self._draws)
+        self._right: list[Read] = []
+        self._wrong: list[Read] = []
+
+    def take_turn(self, now: float) -> float:
+        """When the next turn is over, if it begins at `now`."""
+        turns, drive = self._turns, self._drive
+        for read in self._wrong:
+            drive.withdraw(now, read)
+        drive.run(now)
+        coming = [read for read in self._right if not read.done]
+        demanded = self._absent - len(self._right)
+        now += demanded * turns.per_read
+        asked = [drive.submit(now, turns.read, DEMAND) for _ in range(demanded)]
+        now = self._guess(now)
+        now += (turns.used - demanded - len(coming)) * turns.compute
+        for read in (*asked, *coming):
+            now = _await(drive, read, now) + turns.compute
+        return now
+
+    def _guess(self, now: float) -> float:
+        """Asks for what is guessed of the turn behind this one -> when that is done."""
+        turns = self._turns
+        self._taken += 1
+        self._absent, named, wrong = next(self._draws)
+        self._right, self._wrong = [], []
+        if self._taken % turns.count == 0:  # behind it comes the first turn of a pass
+            return now
+        now += turns.guess + (named + wrong) * turns.per_read
+        self._right = [self._drive.submit(now, turns.read, SPECULATION) for _ in range(named)]
+        self._wrong = [self._drive.submit(now, turns.read, SPECULATION) for _ in range(wrong)]
+        return now
+
+
+def _await(drive: Drive, read: Read, now: float) -> float:
+    """When `read` is there for a processor that asks for it at `now`."""
+    drive.run(now)
+    return now if read.done else drive.finish(read)
+
+
+def _draws(turns: ExpertTurns) -> Iterator[tuple[int, int, int]]:
+    """For one turn after the other: experts not in memory, those of them that are named, wrong guesses."""
+    absent = _quantiles(turns.used, turns.absence)
+    named = [_quantiles(count, turns.foreseen) for count in range(turns.used + 1)]
+    points = [0.5, 0.5, 0.5]
+    while True:
+        points = [(point + step) % 1.0 for point, step in zip(points, _STEPS, strict=True)]
+        missing = _at(absent, points[0])
+        yield missing, _at(named[missing], points[1]), int(turns.wrong + points[2])
+
+
+def _quantiles(count: int, chance: float) -> list[float]:
+    """The cumulative binomial distribution of `count` trials."""
+    reached, total = [], 0.0
+    for hits in range(count):
+        total += comb(count, hits) * chance**hits * (1 - chance) ** (count - hits)
+        reached.append(total)
+    return reached
+
+
+def _at(reached: Sequence[float], point: float) -> int:
+    return sum(total <= point for total in reached)

@@ -4,27 +4,42 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from uringinfer.environment import cache_directory
 from uringinfer.errors import EnvironmentError_, IntegrityError
+from uringinfer.planning.rates import Rates
 from uringinfer.probing.report import ProbeReport
 from uringinfer.storage.device import find_device
 from uringinfer.storage.regular import read_regular, replaceable, replacing
 
 _FILE_NAME = "drives.json"
+LONE_BYTES = 4096
+"""Few enough that a drive's rate does not show in how long they take."""
 
 
 @dataclass(frozen=True, slots=True)
 class SavedRate:
-    """The best rate of a drive, bytes per second, and how it was read."""
+    """The best rate of a drive, bytes per second, and how it was read. `latency` is what a read of 4 KiB
+    takes alone, seconds; None where that was not measured."""
 
     bytes_per_second: float
     block_bytes: int
     queue_depth: int
     way: str
+    latency: float | None = None
+
+    def completing(self, rates: Rates) -> Rates:
+        """`rates` with this drive's."""
+        return replace(
+            rates,
+            drive=self.bytes_per_second,
+            latency=self.latency,
+            drive_origin="saved by probe",
+            latency_origin="saved by probe",
+        )
 
 
 def save_rate(report: ProbeReport, directory: Path | None = None) -> Path:
@@ -43,6 +58,7 @@ def save_rate(report: ProbeReport, directory: Path | None = None) -> Path:
             block_bytes=best.cell.block_bytes,
             queue_depth=best.cell.queue_depth,
             way=best.cell.way,
+            latency=_latency(report),
         )
     )
     try:
@@ -67,6 +83,16 @@ def saved_rate(path: str | os.PathLike[str], directory: Path | None = None) -> S
         return SavedRate(**saved) if isinstance(saved, dict) else None
     except TypeError:  # keys of another version
         return None
+
+
+def _latency(report: ProbeReport) -> float | None:
+    """Seconds of a small read that was alone, the way with least of them; None without such a cell."""
+    lone = [
+        row.measured.total.mean
+        for row in report.rows
+        if row.not_a_drive is None and (row.cell.block_bytes, row.cell.queue_depth) == (LONE_BYTES, 1)
+    ]
+    return min(lone, default=None)
 
 
 def _load(path: Path) -> dict[str, Any]:

@@ -1,0 +1,72 @@
+"""What the simulated drive does when, worked out by hand."""
+
+import pytest
+
+from uringinfer.planning.drive import DEMAND, SPECULATION, TRUNK, Drive
+
+
+def test_reads_of_one_priority_are_served_in_their_order():
+    drive = Drive()
+    first, second = (drive.submit(0.0, 2.0, TRUNK) for _ in range(2))
+
+    assert (drive.finish(first), drive.finish(second)) == (2.0, 4.0)
+
+
+def test_a_drive_works_while_nobody_waits():
+    drive = Drive()
+    read = drive.submit(1.0, 2.0, TRUNK)
+
+    drive.run(2.5)
+    assert not read.done
+    drive.run(3.0)
+    assert read.done
+
+
+def test_only_a_read_that_finds_the_drive_idle_takes_the_latency():
+    drive = Drive(latency=0.5)
+    first, second = (drive.submit(10.0, 2.0, DEMAND) for _ in range(2))
+
+    assert (drive.finish(first), drive.finish(second)) == (12.5, 14.5)
+
+
+@pytest.mark.parametrize(("window", "there"), [(0.0, 3.0), (1.0, 4.0), (100.0, 10.0)])
+def test_demand_goes_before_the_trunk_but_not_before_what_is_in_flight(window, there):
+    drive = Drive(window=window)
+    trunk = drive.submit(0.0, 8.0, TRUNK)
+
+    demanded = drive.submit(1.0, 2.0, DEMAND)
+
+    assert drive.finish(demanded) == there
+    assert drive.finish(trunk) == 10.0
+
+
+def test_half_as_much_speculation_as_of_the_trunk_is_in_flight():
+    drive = Drive(window=4.0)
+    guess = drive.submit(0.0, 8.0, SPECULATION)
+
+    trunk = drive.submit(1.0, 2.0, TRUNK)
+
+    assert drive.finish(trunk) == 5.0
+    assert drive.finish(guess) == 10.0
+
+
+def test_what_somebody_waits_for_goes_before_the_trunk():
+    drive = Drive()
+    drive.submit(0.0, 8.0, TRUNK)
+    guess = drive.submit(0.0, 2.0, SPECULATION)
+
+    assert drive.finish(guess) == 2.0
+
+
+def test_a_read_that_has_not_begun_is_taken_back():
+    drive = Drive(window=4.0)
+    guesses = [drive.submit(0.0, 1.0, SPECULATION) for _ in range(4)]
+
+    for guess in guesses:
+        drive.withdraw(0.5, guess)
+
+    # half a second is left of the first, and all of the second and of the third, which are in flight in part
+    demanded = drive.submit(0.5, 1.0, DEMAND)
+    assert drive.finish(demanded) == pytest.approx(3.5)
+    drive.run(10.0)
+    assert [guess.done for guess in guesses] == [True, True, True, False]

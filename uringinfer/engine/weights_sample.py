@@ -1,0 +1,227 @@
+"""A model in the memory of a sample of its weights: for clocking passes of models larger than memory.
+
+Segments of the same layout share the memory of a few of them, and so do experts; there are more of them than
+a processor's cache holds, where the model has that many. So the values that come out of a pass mean nothing,
+and what it does is what a run does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from uringinfer.container.codebooks import read_codebooks
+from uringinfer.container.container import Container
+from uringinfer.container.manifest import Segment
+from uringinfer.engine.expert_loading import ExpertFiles
+from uringinfer.kernels import Kernels
+from uringinfer.residency.embedding import row_sizes
+from uringinfer.residency.experts import ExpertCache
+from uringinfer.residency.policies import DEFAULT_POLICY, ExpertKey, make_policy
+from uringinfer.residency.records import ExpertRecords
+from uringinfer.residency.trunk import Trunk, TrunkMemory
+from uringinfer.storage.arena import Arena
+from uringinfer.storage.direct import open_file
+from uringinfer.storage.reader import (
+    Bytes,
+    Priority,
+    Reader,
+    ReaderStatistics,
+    ReadRequest,
+    Ticket,
+    open_reader,
+)
+
+_PRESENT = 0.75
+"""Share of the experts that are there where others are read: enough of them that the drive keeps up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """`trunk` finds all weights in memory; its `experts` guess about every turn unless their `lookahead` is
+    set to 0. `streaming` reads some of its segments through a ring of two slots, and finds the rest and the
+    same `experts` in memory. `reading` finds three quarters of its `missing_experts` in memory, and reads the
+    others."""
+
+    trunk: Trunk
+    streaming: Trunk
+    experts: ExpertCache | None
+    reading: Trunk | None
+    missing_experts: ExpertCache | None
+
+
+@contextmanager
+def sampled(container: Container, kernels: Kernels, lookahead: int, sample_bytes: int) -> Iterator[Sample]:
+    """The container's trunk and experts in `sample_bytes` of memory for each of the two, or what one of each
+    layout takes. Raises IntegrityError for reads that fail."""
+    segments = container.segments
+    homes = _homes(segments, sample_bytes)
+    staging = row_sizes(segments).staging_bytes
+    with ExitStack() as stack:
+        file = stack.enter_context(open_file(container.trunk_path))
+        codebooks = read_codebooks(container.path, container.manifest)
+        banks = ExpertFiles(container, codebooks) if container.manifest.banks else None
+        slots, slot_bytes = 0, 0
+        if banks is not None:
+            stack.callback(banks.close)
+            slot_bytes = banks.records.slot_bytes
+            total = sum(bank.num_experts for bank in container.manifest.banks)
+            slots = max(1, min(total, sample_bytes // slot_bytes))
+        numbers = sorted(set(homes.values()))
+        streaming = _streaming(segments, sample_bytes)
+        ring_slot = max(segments[number].nbytes for number in streaming)
+        nbytes = sum(segments[number].nbytes for number in numbers) + staging + slots * slot_bytes
+        nbytes += 2 * ring_slot
+        arena = stack.enter_context(Arena(nbytes))
+        reader = open_reader(arena=arena, files=[file, *(banks.files if banks else ())])
+        stack.callback(reader.close)
+        memory = {number: arena.carve(segments[number].nbytes) for number in numbers}
+        reads = [ReadRequest(file, segments[number].offset, memory[number]) for number in numbers]
+        reader.wait(reader.submit(reads))
+        in_memory = {number: memory[home] for number, home in homes.items()}
+        all_pinned = TrunkMemory(in_memory, (), arena.carve(staging))
+        ring = tuple(arena.carve(ring_slot) for _ in range(2))
+        rest = {number: region for number, region in in_memory.items() if number not in streaming}
+        some_pinned = TrunkMemory(rest, ring, all_pinned.staging)
+
+        def make_trunk(memory: TrunkMemory, experts: ExpertCache | None) -> Trunk:
+            trunk = Trunk(segments, file, reader, kernels, memory, experts=experts, codebooks=codebooks)
+            stack.callback(trunk.close)
+            return trunk
+
+        if banks is None:
+            yield Sample(make_trunk(all_pinned, None), make_trunk(some_pinned, None), None, None, None)
+            return
+        regions = [arena.carve(slot_bytes) for _ in range(slots)]
+        keys = [
+            (bank.layer, number) for bank in container.manifest.banks for number in range(bank.num_experts)
+        ]
+        _fill(banks.records, reader, regions, keys)
+        experts = _Experts(banks.records, reader, regions, keys, lookahead)
+        stack.callback(experts.close)
+        present = _evenly(keys, max(2 * lookahead, round(_PRESENT * len(keys))))
+        missing = _Experts(banks.records, reader, regions, present, lookahead, reads=True)
+        stack.callback(missing.close)
+        trunks = (make_trunk(all_pinned, experts), make_trunk(some_pinned, experts))
+        yield Sample(*trunks, experts, make_trunk(all_pinned, missing), missing)
+
+
+def _streaming(segments: Sequence[Segment], most: int) -> frozenset[int]:
+    """Segments to read anew in each pass: at most half of them, evenly, of together about `most` bytes."""
+    streamed = [number for number, segment in enumerate(segments) if segment.streamed]
+    mean = max(1, sum(segments[number].nbytes for number in streamed) // len(streamed))
+    count = max(1, min(len(streamed) // 2, most // mean))
+    return frozenset(streamed[place * len(streamed) // count] for place in range(count))
+
+
+def _homes(segments: Sequence[Segment], most: int) -> dict[int, int]:
+    """For every streamed segment the one whose memory it uses: itself, or one of the same layout in turn.
+
+    Of each layout one has memory, and others as long as all take at most `most` bytes."""
+    first: dict[object, int] = {}
+    streamed = [number for number, segment in enumerate(segments) if segment.streamed]
+    for number in streamed:
+        first.setdefault(_layout(segments[number]), number)
+    left = most - sum(segments[number].nbytes for number in first.values())
+    alike: dict[object, list[int]] = {layout: [number] for layout, number in first.items()}
+    turns = dict.fromkeys(alike, 0)
+    homes = {}
+    for number in streamed:
+        layout = _layout(segments[number])
+        if number != first[layout] and segments[number].nbytes <= left:
+            left -= segments[number].nbytes
+            alike[layout].append(number)
+            homes[number] = number
+            continue
+        homes[number] = alike[layout][turns[layout] % len(alike[layout])]
+        turns[layout] += 1
+    return homes
+
+
+def _layout(segment: Segment) -> object:
+    return tuple((part.offset, part.nbytes, part.format, part.rows, part.cols) for part in segment.parts)
+
+
+def _evenly(keys: Sequence[ExpertKey], count: int) -> list[ExpertKey]:
+    """`count` of `keys` (all, if there are no more), at equal distances: of all layers alike."""
+    count = min(count, len(keys))
+    return [keys[place * len(keys) // count] for place in range(count)]
+
+
+def _fill(
+    records: ExpertRecords, reader: Reader, regions: Sequence[Bytes], keys: Sequence[ExpertKey]
+) -> None:
+    """Reads as many of `keys` as there are `regions` into these."""
+    chosen = _evenly(keys, len(regions))
+    requests = [
+        records.request(key, region, Priority.TRUNK) for key, region in zip(chosen, regions, strict=True)
+    ]
+    reader.wait(reader.submit(requests))
+
+
+class _Experts(ExpertCache):
+    """A cache that starts with `present`, each in a slot that shares one of `regions` with others, and
+    guesses about every turn while its `lookahead` is not 0. Reads that it asks for are done only if it
+    `reads`; two of them may then write to one region, and the bytes are no expert's."""
+
+    def __init__(
+        self,
+        records: ExpertRecords,
+        reader: Reader,
+        regions: Sequence[Bytes],
+        present: Sequence[ExpertKey],
+        lookahead: int,
+        *,
+        reads: bool = False,
+    ) -> None:
+        slots = [regions[number % len(regions)] for number in range(len(present))]
+        policy = make_policy(DEFAULT_POLICY, records.layers, records.num_experts)
+        switched = _SwitchedReader(reader)
+        super().__init__(records, switched, slots, policy, lookahead=lookahead)
+        self.preload(present)
+        switched.is_on = reads
+
+    def wants_guess(self, layer: int) -> bool:
+        return self.lookahead > 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    done: bool = True
+
+
+class _SwitchedReader:
+    """A `Reader` that hands on to `reader` while it is on. What it is asked for while it is off is complete
+    at once and moves nothing: what is wanted is there already."""
+
+    name = "sample"
+
+    def __init__(self, reader: Reader) -> None:
+        self.notes: list[str] = []
+        self.overlaps = reader.overlaps
+        self.is_on = False
+        self._reader = reader
+
+    def submit(self, requests: Sequence[ReadRequest]) -> Ticket:
+        return self._reader.submit(requests) if self.is_on else _Done()
+
+    def submit_each(self, requests: Sequence[ReadRequest]) -> Sequence[Ticket]:
+        return self._reader.submit_each(requests) if self.is_on else [_Done() for _ in requests]
+
+    def wait(self, ticket: Ticket) -> None:
+        if not isinstance(ticket, _Done):
+            self._reader.wait(ticket)
+
+    def withdraw(self, ticket: Ticket) -> bool:
+        return not isinstance(ticket, _Done) and self._reader.withdraw(ticket)
+
+    def poll(self) -> None:
+        if self.is_on:
+            self._reader.poll()
+
+    def statistics(self) -> ReaderStatistics:
+        return self._reader.statistics()
+
+    def close(self) -> None:
+        """Nothing: the reader belongs to somebody else."""
