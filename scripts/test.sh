@@ -3,7 +3,7 @@
 #
 #   scripts/test.sh                  the fast tests
 #   scripts/test.sh --all            the slow ones too: live oracles (torch), a real model, kill tests
-#   scripts/test.sh [--all] -- ARGS  ARGS go to pytest
+#   scripts/test.sh [--all] -- ARGS  ARGS go to pytest; -n 0 runs all tests in one process
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
@@ -23,4 +23,5 @@ if [ "$EXTRAS" = "test,oracle" ]; then
     export URINGINFER_SMOLLM2
 fi
 cd "$ROOT"
-exec "$VENV/bin/python" -m pytest ${SELECT[@]+"${SELECT[@]}"} "$@"
+# two processes, each of which takes whole files, so that what a file's tests share is made once
+exec "$VENV/bin/python" -m pytest -n 2 --dist loadfile ${SELECT[@]+"${SELECT[@]}"} "$@"
