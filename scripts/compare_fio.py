@@ -1,14 +1,16 @@
 """Compares what `uringinfer probe` measures with what fio measures, cell by cell.
 
 Both read the same file of random bytes past the page cache, with files and memory registered, into 2 MiB
-pages (for fio from a pool that is reserved for the while, which takes root), handed over and taken in
-batches, at offsets that no run before has chosen: random ones are drawn anew, sequential ones begin somewhere
-else each time. fio's map of offsets and its clock for each read are switched off, as the probe has neither.
+pages (for fio from a pool that is reserved for the while, which takes root), handed over up to four at once
+and taken as many as are there, at offsets that no run before has chosen: random ones are drawn anew,
+sequential ones begin somewhere else each time. fio's map of offsets and its clock for each read are switched
+off, as the probe has neither.
 
 In a round they take turns as fio, probe, probe, fio, so that neither is always the one that finds a drive
 rested or a host's cache warm; a round's ratio is that of the sums. The first round of a cell warms up. The
-ratio of a cell is the median of its rounds', shown with the quartiles: where these lie far apart, they say
-more about what else the machine does than about either program.
+ratio of a cell is the median of its rounds', shown with the quartiles. Beside it, by the same turns, stands
+each program against itself, its first turn of a round by its second: where these medians stray from 1, they
+tell how far the drive alone, or what else the machine does, moves a ratio.
 
     python scripts/compare_fio.py --directory /mnt/nvme
     python scripts/compare_fio.py --json
@@ -29,6 +31,7 @@ from uringinfer.storage.arena import Arena
 from uringinfer.storage.direct import StorageFile
 from uringinfer.storage.filesystem import filesystem_name
 from uringinfer.storage.probe_file import random_file
+from uringinfer.storage.saturate import BATCH
 from uringinfer.storage.throughput import Cell, Engine, Meter, Pattern
 from uringinfer.units import format_size, parse_size
 
@@ -51,31 +54,37 @@ CELLS = [Cell(*shape, pattern, Engine.REGISTERED) for pattern, shapes in SHAPES.
 MERGED_CELLS = [Cell(*shape, Pattern.SEQUENTIAL, Engine.REGISTERED) for shape in MERGED]
 TARGET = 0.05
 NOTE = """In each round: fio, probe, probe, fio; medians over the rounds, and the quartiles of the ratio.
+"fio / fio" and "probe / probe" are the first turn by the second of the same program: what noise does.
 Sequential reads of 4 and 64 KiB that are handed over together reach the drive merged into larger ones, as
-many as happened to complete at once. There the rate is that of the merged reads, which is neither program's
-doing: these cells stand apart, below the twelve.
+many of up to four as happened to complete at once. There the rate is that of the merged reads, which is
+neither program's doing: these cells stand apart, below the twelve.
 """
 IN_FLIGHT = max(cell.block_bytes * cell.queue_depth for cell in CELLS)
 
 
 def compare(file: StorageFile, meter: Meter, cell: Cell, rounds: int, seconds: float) -> dict[str, object]:
     """One cell: fio, probe, probe, fio in each round."""
-    theirs, ours = [], []
+    theirs: list[tuple[float, float]] = []
+    ours: list[tuple[float, float]] = []
     for _ in range(1 + rounds):
         first = _fio(file, cell, seconds)
         probed = [meter.measure(cell).bytes_per_second / 1e9 for _ in range(2)]
-        theirs.append(first + _fio(file, cell, seconds))
-        ours.append(sum(probed))
-    ratios = [mine / other for mine, other in zip(ours[1:], theirs[1:], strict=True)]
+        theirs.append((first, _fio(file, cell, seconds)))
+        ours.append((probed[0], probed[1]))
+    # the first round warms up
+    del theirs[0], ours[0]
+    ratios = [sum(mine) / sum(other) for mine, other in zip(ours, theirs, strict=True)]
     low, middle, high = quantiles(ratios, n=4, method="inclusive")
     return {
         "block_bytes": cell.block_bytes,
         "queue_depth": cell.queue_depth,
         "pattern": cell.pattern.value,
-        "fio_gb_per_s": median(theirs[1:]) / 2,
-        "probe_gb_per_s": median(ours[1:]) / 2,
+        "fio_gb_per_s": median(sum(turns) / 2 for turns in theirs),
+        "probe_gb_per_s": median(sum(turns) / 2 for turns in ours),
         "ratio": middle,
         "ratio_quartiles": [low, high],
+        "fio_by_itself": median(first / second for first, second in theirs),
+        "probe_by_itself": median(first / second for first, second in ours),
         "within_target": abs(middle - 1) <= TARGET,
     }
 
@@ -92,7 +101,7 @@ def _fio(file: StorageFile, cell: Cell, seconds: float) -> float:
         random=is_random,
         offset=0 if is_random else random.randrange(half) * cell.block_bytes,
         pooled=True,
-        batched=True,
+        batch=BATCH,
         lean=True,
         seconds=seconds,
     ).gb_per_s
@@ -133,15 +142,17 @@ def main() -> None:
     print("## The probe and fio\n")
     print(NOTE)
     print("; ".join(f"{name} {value}" for name, value in report["conditions"].items()) + "\n")
-    print("| pattern | block | QD | fio GB/s | probe GB/s | probe / fio | quartiles | within 5 % |")
-    print("|---|---|---|---|---|---|---|---|")
+    columns = "pattern,block,QD,fio GB/s,probe GB/s,probe / fio,quartiles,within 5 %,fio / fio,probe / probe"
+    print(f"| {columns.replace(',', ' | ')} |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
     for cell in (*report["cells"], *report["merged_cells"]):
         verdict = "yes" if cell["within_target"] else "no"
         print(
             f"| {cell['pattern']} | {format_size(cell['block_bytes'])} | {cell['queue_depth']} "
             f"| {cell['fio_gb_per_s']:.3f} | {cell['probe_gb_per_s']:.3f} | {cell['ratio']:.3f} "
             f"| {cell['ratio_quartiles'][0]:.3f}-{cell['ratio_quartiles'][1]:.3f} "
-            f"| {verdict if cell in report['cells'] else 'merged'} |"
+            f"| {verdict if cell in report['cells'] else 'merged'} "
+            f"| {cell['fio_by_itself']:.3f} | {cell['probe_by_itself']:.3f} |"
         )
 
 

@@ -62,7 +62,7 @@ def run_fio(
     registered: bool = True,
     huge: bool = False,
     pooled: bool = False,
-    batched: bool = False,
+    batch: int | None = None,
     lean: bool = False,
     offset: int = 0,
     seconds: float | None = None,
@@ -72,7 +72,7 @@ def run_fio(
 
     With `offset`, from there to the end. With `seconds`, again and again for so long. fio has no option for
     transparent huge pages; `huge` makes the C library's malloc ask for them, `pooled` takes memory from
-    `huge_page_pool`. `batched` hands over and takes as many reads at once as there is room for or are done,
+    `huge_page_pool`. With `batch`, fio hands over up to so many reads at once and takes all that are done,
     instead of one by one. `lean` leaves out what fio does beside reading, a map of the offsets that were read
     and a clock for each read, and makes random offsets new in each run, where fio would repeat them."""
     kind = "write" if write else "read"
@@ -95,8 +95,11 @@ def run_fio(
         arguments |= {"runtime": f"{round(seconds * 1000)}ms", "time_based": 1}
     if lean:
         arguments |= {"randrepeat": 0, "norandommap": 1, "gtod_reduce": 1}
-    if batched:
-        arguments |= {"iodepth_batch_submit": queue_depth, "iodepth_batch_complete_max": queue_depth}
+    if batch is not None:
+        arguments |= {
+            "iodepth_batch_submit": min(batch, queue_depth),
+            "iodepth_batch_complete_max": queue_depth,
+        }
     if pooled:
         arguments["iomem"] = "shmhuge"
     if engine == "io_uring":

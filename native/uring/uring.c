@@ -180,14 +180,16 @@ static int64_t nanoseconds(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-static int submit_noted(struct uring *ring, struct uring_run *run, unsigned room, int64_t begin)
+/* Hands over `count` reads at the time `*now`, which it brings up to date. */
+static int submit_noted(struct uring *ring, struct uring_run *run, unsigned count, int64_t *now)
 {
     uint64_t accepted = ring->accepted;
-    int result = uring_submit(ring, run->reads + run->submitted, room);
-    int64_t now = nanoseconds();
+    int result = uring_submit(ring, run->reads + run->submitted, count);
+    int64_t begin = *now;
 
+    *now = nanoseconds();
     for (; accepted < ring->accepted; accepted++, run->submitted++)
-        run->notes[run->submitted] = (struct uring_note){.begin = begin, .submitted = now};
+        run->notes[run->submitted] = (struct uring_note){.begin = begin, .submitted = *now};
     return result;
 }
 
@@ -202,8 +204,14 @@ int uring_saturate(struct uring *ring, struct uring_run *run)
 
         if (room > run->count - run->submitted)
             room = run->count - run->submitted;
-        if (room && (now < run->deadline || !run->submitted))
-            result = submit_noted(ring, run, room, now);
+        if (now >= run->deadline && run->submitted)
+            room = 0;
+        while (room && result >= 0) {
+            unsigned batch = room < run->batch ? room : run->batch;
+
+            result = submit_noted(ring, run, batch, &now);
+            room -= batch;
+        }
         if (result < 0 || run->submitted == run->finished)
             return result;
         result = uring_reap(ring, done, BATCH, 1);

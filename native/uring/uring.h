@@ -64,12 +64,13 @@ struct uring_note {
 };
 
 /* `count` reads, numbered from 0 and noted in notes[number], of which `depth` are kept in flight until
- * `deadline` (but one read at least). `submitted` and `finished` start at 0 and say how far it came. */
+ * `deadline` (but one read at least); one call of the kernel takes up to `batch` of them. `submitted` and
+ * `finished` start at 0 and say how far it came. */
 struct uring_run {
     const struct uring_read *reads;
     struct uring_note *notes;
     int64_t deadline;
-    unsigned count, depth, submitted, finished;
+    unsigned count, depth, batch, submitted, finished;
 };
 
 /* Measures: runs to the deadline and waits for the rest. After -EINTR, -EAGAIN or -EBUSY call it again. */

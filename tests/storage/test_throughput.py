@@ -19,7 +19,7 @@ from uringinfer.storage.arena import Arena
 from uringinfer.storage.denial import Denial
 from uringinfer.storage.direct import StorageFile
 from uringinfer.storage.filesystem import cached_share, data_bytes, evict
-from uringinfer.storage.saturate import Trace, keep_threads_busy
+from uringinfer.storage.saturate import BATCH, Trace, keep_ring_full, keep_threads_busy
 from uringinfer.storage.throughput import Cell, Engine, Meter, Pattern, summarise
 from uringinfer.storage.uring import NOTE_DTYPE, READ_DTYPE, open_ring
 
@@ -199,6 +199,27 @@ def test_ctrl_c_ends_a_cell_of_threads_and_leaves_none_reading(monkeypatch: pyte
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("probe-")]
 
 
+def test_the_ring_is_handed_no_more_than_a_batch_at_once(
+    file: StorageFile, memory: NDArray[np.uint8]
+) -> None:
+    depth = 4 * BATCH + 1
+    ring = open_ring(depth)
+    if isinstance(ring, Denial):
+        pytest.skip(f"no io_uring here: {ring.reason}")
+    reads = np.zeros(depth, READ_DTYPE)
+    reads["number"] = np.arange(depth)
+    reads["offset"] = reads["number"] * BLOCK
+    reads["address"] = memory.ctypes.data + reads["offset"]
+    reads["nbytes"], reads["file"], reads["buffer"] = BLOCK, file.fd, -1
+    try:
+        found = keep_ring_full(ring, reads, depth, seconds=60)
+    finally:
+        ring.close()
+    # the reads of one call share the time at which they were handed over; all of them fit into the queue
+    assert np.unique(found.submitted, return_counts=True)[1].tolist() == [BATCH] * 4 + [1]
+    assert found.results.tolist() == [BLOCK] * depth
+
+
 def test_ctrl_c_ends_a_cell_of_the_ring(file: StorageFile, memory: NDArray[np.uint8]) -> None:
     ring = open_ring(1)
     if isinstance(ring, Denial):
@@ -209,7 +230,7 @@ def test_ctrl_c_ends_a_cell_of_the_ring(file: StorageFile, memory: NDArray[np.ui
     reads["buffer"] = -1
     notes = np.zeros(1, NOTE_DTYPE)
     with interrupted_when(lambda: notes["submitted"][0] > 0):
-        ring.saturate(reads, notes, 1, 0)
+        ring.saturate(reads, notes, 1, 1, 0)
     assert ring.in_flight == 1
     os.write(into, b"x")
     ring.reap(wait=True)

@@ -22,6 +22,11 @@ from uringinfer.storage.uring import NOTE_DTYPE, Ring
 
 Int64s = NDArray[np.int64]
 
+BATCH = 4
+"""One call of the kernel takes so many reads at most. The drive is told of them when the call ends: were all
+that came back at once handed over in one call, it would wait until the last of them is prepared. One by one
+would cost a call for each."""
+
 
 @dataclass(frozen=True, slots=True)
 class Trace:
@@ -43,7 +48,7 @@ def keep_ring_full(ring: Ring, reads: NDArray[np.void], depth: int, seconds: flo
     """
     notes = np.zeros(len(reads), NOTE_DTYPE)
     try:
-        finished = ring.saturate(reads, notes, depth, time.monotonic_ns() + int(seconds * 1e9))
+        finished = ring.saturate(reads, notes, depth, BATCH, time.monotonic_ns() + int(seconds * 1e9))
     except OSError as error:
         raise EnvironmentError_(f"io_uring failed: {error.strerror}", hint="use preadv") from None
     finally:

@@ -145,16 +145,20 @@ class Ring:
         done = self._done
         return 0, [(done[i].number, done[i].result) for i in range(count)]
 
-    def saturate(self, reads: NDArray[np.void], notes: NDArray[np.void], depth: int, deadline: int) -> int:
+    def saturate(
+        self, reads: NDArray[np.void], notes: NDArray[np.void], depth: int, batch: int, deadline: int
+    ) -> int:
         """Keeps `depth` of `reads` (READ_DTYPE [n], numbered from 0) in flight until `deadline`, in ns.
 
-        Fills `notes` (NOTE_DTYPE [n]); how many reads were done. For measuring: no Python runs between two
-        reads. Raises OSError if the ring fails. After KeyboardInterrupt, reads may be in flight.
+        One call of the kernel takes up to `batch` (1 or more) of them. Fills `notes` (NOTE_DTYPE [n]); how
+        many reads were done. For measuring: no Python runs between two reads. Raises OSError if the ring
+        fails. After KeyboardInterrupt, reads may be in flight.
         """
         ffi = self._ffi
         packed_reads = ffi.from_buffer("struct uring_read[]", reads)
         packed_notes = ffi.from_buffer("struct uring_note[]", notes)
-        run = ffi.new("struct uring_run *", (packed_reads, packed_notes, deadline, len(reads), depth, 0, 0))
+        fields = (packed_reads, packed_notes, deadline, len(reads), depth, batch, 0, 0)
+        run = ffi.new("struct uring_run *", fields)
         while status := self._lib.uring_saturate(self._ring, run):
             if status not in LATER:
                 raise OSError(-status, os.strerror(-status))
