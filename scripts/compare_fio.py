@@ -3,8 +3,8 @@
 Both read the same file of random bytes past the page cache, with files and memory registered, into 2 MiB
 pages (for fio from a pool that is reserved for the while, which takes root), handed over up to four at once
 and taken as many as are there, at offsets that no run before has chosen: random ones are drawn anew,
-sequential ones begin somewhere else each time. fio's map of offsets and its clock for each read are switched
-off, as the probe has neither.
+sequential ones begin somewhere else each time. fio's map of offsets and its latencies are switched off: the
+probe has no map, and reads the clock once for each batch that it hands over or takes.
 
 In a round they take turns as fio, probe, probe, fio, so that neither is always the one that finds a drive
 rested or a host's cache warm; a round's ratio is that of the sums. The first round of a cell warms up. The
