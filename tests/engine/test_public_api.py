@@ -14,8 +14,8 @@ def test_a_checkpoint_becomes_text_through_the_public_functions_alone(tmp_path):
     container = tmp_path / "model.uring"
     uringinfer.pack(checkpoint, container)
     assert not uringinfer.verify(container).damaged
-    assert uringinfer.plan(container, budget="1G").plan.budget == 1 << 30
-    with uringinfer.load(container, budget="1G") as engine:
+    assert uringinfer.plan(container, budget="8G").plan.budget == 8 << 30
+    with uringinfer.load(container, budget="8G") as engine:
         options = uringinfer.GenerationOptions(max_tokens=3, ignore_eos=True)
         assert len(engine.generate("Why is the sky blue?", options).tokens) == 3
 

@@ -94,7 +94,7 @@ def oracle(gguf_file):
 @pytest.fixture(scope="module")
 def engine(gguf_file, tmp_path_factory):
     opened = open_model(gguf_file, pack_dir=tmp_path_factory.mktemp("smollm2"))
-    with opened.load(LoadOptions(budget=512 << 20, context=512, all_logits=True)) as engine:
+    with opened.load(LoadOptions(trunk_budget=128 << 20, context=512, all_logits=True)) as engine:
         yield engine
 
 
