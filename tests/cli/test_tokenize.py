@@ -120,12 +120,12 @@ def test_numbers_from_stdin_may_be_none_and_must_be_text(command_line, model):
 
 @pytest.mark.parametrize("command", ["tokenize", "detokenize"])
 def test_text_without_end_is_refused_and_not_kept_in_memory(command_line, model, monkeypatch, command):
-    monkeypatch.setattr("uringinfer.cli.inputs.MAX_BYTES", 1 << 20)
-    full = command_line(command, model, "-", stdin=b"1 " * (1 << 19))
+    monkeypatch.setattr("uringinfer.cli.inputs.MAX_BYTES", 1 << 14)
+    full = command_line(command, model, "-", stdin=b"1 " * (1 << 13))
     assert full.code == 0
-    result = command_line(command, model, "-", stdin=b"1 " * (1 << 19) + b"1")
+    result = command_line(command, model, "-", stdin=b"1 " * (1 << 13) + b"1")
     assert result.code == 2
-    assert result.stderr == "uringinfer: stdin is longer than 1.00 MiB; give less text\n"
+    assert result.stderr == "uringinfer: stdin is longer than 16.00 KiB; give less text\n"
 
 
 def test_a_device_without_end_is_no_text(command_line, model):
