@@ -44,7 +44,7 @@ _MIX = np.array([[1 / 3], [2 / 3]])
 _LEAST_CHANCE = 1e-3
 """Experts hardly ever used are told apart by recency alone."""
 _NONE = -np.inf
-"""The longest wait of a layer of whose experts none may go."""
+"""The wait of an expert that may not go: shorter than any."""
 
 
 class Policy(Protocol):
@@ -178,8 +178,8 @@ class Lfru:
     expected after d + (1 / c - 1) rounds. The resident expert with the largest such number goes; of equals
     in a layer, the one unused for longest. What the current turn has chosen stays until the turn is over.
 
-    A turn leaves the resident experts of two layers to be sorted when a victim is wanted next; a victim costs
-    O(layers) beside that, whatever the number of slots.
+    A victim costs one look at the experts of each layer that something happened to since the last one, which
+    is two a turn, and O(layers) beside that, whatever the number of slots.
     """
 
     name = "lfru"
@@ -191,16 +191,19 @@ class Lfru:
         self._shares = np.zeros((len(_KEEP), *shape))
         self._weights = np.zeros((len(_KEEP), count, 1))
         """What the weights of a layer's turns add up to: below 1 while its memory is young."""
-        self._chance = np.zeros(shape)
+        self._wait = np.full(shape, 1 / _LEAST_CHANCE)
+        """1 / c."""
         self._last_use = np.zeros(shape, np.int64)
         self._clock = 0
         self._resident = np.zeros(shape, bool)
-        self._queues: list[list[tuple[float, int]]] = [[] for _ in layers]
-        """(1 / c, expert) of the experts of each layer that may go; the next to go is the last."""
-        self._unsorted: set[int] = set()
-        """Places of layers whose queues are out of date."""
-        self._longest_wait = np.full(count, _NONE)
-        """1 / c of the next to go of each layer."""
+        self._may_go = np.full(shape, _NONE)
+        """1 / c of the experts that may go, _NONE for all others."""
+        self._longest = np.full(count, _NONE)
+        """The largest of each layer in `_may_go`."""
+        self._changed: set[int] = set()
+        """Places of layers whose `_longest` is out of date."""
+        self._passed_over: set[tuple[int, int]] = set()
+        """(place, expert) of what might have gone and was pinned; taken out of `_may_go` meanwhile."""
         places = np.arange(count)
         self._distances = (places - places[:, None]) % count / count
         np.fill_diagonal(self._distances, 1.0)
@@ -209,16 +212,20 @@ class Lfru:
         self._chosen = np.zeros(num_experts, bool)
 
     def begin_turn(self, layer: int, experts: Collection[int], tokens: int = 1) -> None:
-        self._unsorted.add(self._turn)
-        self._turn = place = self._place[layer]
+        left, place = self._turn, self._place[layer]
+        self._may_go[left] = np.where(self._resident[left], self._wait[left], _NONE)
         used = np.bincount(np.fromiter(experts, np.intp, len(experts)), minlength=len(self._chosen))
         keep = _KEEP**tokens
         shares, weights = self._shares[:, place], self._weights[:, place]
         shares += (1 - keep) * (np.minimum(used / tokens, 1.0) - shares)
         weights += (1 - keep) * (1 - weights)
-        self._chance[place] = (_MIX * shares / weights).sum(axis=0)
-        self._chosen = used > 0
-        self._unsorted.add(place)
+        chance = (_MIX * shares / weights).sum(axis=0)
+        self._wait[place] = 1 / np.maximum(chance, _LEAST_CHANCE)
+        self._turn, self._chosen = place, used > 0
+        stays = self._chosen | ~self._resident[place]
+        self._may_go[place] = np.where(stays, _NONE, self._wait[place])
+        self._changed.update((left, place))
+        self._passed_over = {one for one in self._passed_over if one[0] not in (left, place)}
 
     def touch(self, key: ExpertKey) -> None:
         self._clock += 1
@@ -229,36 +236,52 @@ class Lfru:
         place, expert = self._place[key[0]], key[1]
         self._resident[place, expert] = True
         if place != self._turn or not self._chosen[expert]:
-            self._unsorted.add(place)
+            self._let_go(place, expert)
 
     def discard(self, key: ExpertKey) -> None:
-        place = self._place[key[0]]
-        self._resident[place, key[1]] = False
-        self._unsorted.add(place)
+        place, expert = self._place[key[0]], key[1]
+        self._resident[place, expert] = False
+        self._keep(place, expert)
+        self._passed_over.discard((place, expert))
 
     def victim(self, pinned: Collection[ExpertKey] = ()) -> ExpertKey:
-        for place in self._unsorted:
-            self._sort(place)
-        self._unsorted.clear()
-        passed_over = []
+        for place, expert in [one for one in self._passed_over if self._key(*one) not in pinned]:
+            self._passed_over.remove((place, expert))
+            self._let_go(place, expert)
         key = None
-        while key is None:
-            place = int((self._longest_wait + self._distances[self._turn]).argmax())
-            if not self._queues[place]:
-                break
-            entry = self._queues[place].pop()
-            self._look_at_next(place)
-            key = (self._layers[place], entry[1])
+        while key is None and (last := self._expected_last()) is not None:
+            self._keep(*last)
+            key = self._key(*last)
             if key in pinned:
-                passed_over.append((place, entry))
+                self._passed_over.add(last)
                 key = None
-        for place, entry in reversed(passed_over):
-            self._queues[place].append(entry)
-            self._look_at_next(place)
         if key is None:
             key = self._oldest_of_this_turn(pinned)
         self._resident[self._place[key[0]], key[1]] = False
         return key
+
+    def _key(self, place: int, expert: int) -> ExpertKey:
+        return self._layers[place], expert
+
+    def _let_go(self, place: int, expert: int) -> None:
+        self._may_go[place, expert] = self._wait[place, expert]
+        self._changed.add(place)
+
+    def _keep(self, place: int, expert: int) -> None:
+        self._may_go[place, expert] = _NONE
+        self._changed.add(place)
+
+    def _expected_last(self) -> tuple[int, int] | None:
+        """Place and number of the expert, of those that may go, whose next use is expected last."""
+        for changed in self._changed:
+            self._longest[changed] = self._may_go[changed].max()
+        self._changed.clear()
+        place = int((self._longest + self._distances[self._turn]).argmax())
+        longest = self._longest[place]
+        if longest == _NONE:
+            return None
+        equals = np.flatnonzero(self._may_go[place] == longest)
+        return place, int(equals[self._last_use[place, equals].argmin()])
 
     def _oldest_of_this_turn(self, pinned: Collection[ExpertKey]) -> ExpertKey:
         """Only the turn's own experts are left, as when a chunk uses more of them than there are slots."""
@@ -268,21 +291,6 @@ class Lfru:
             if (layer, expert) not in pinned:
                 return layer, expert
         raise _all_pinned()
-
-    def _sort(self, place: int) -> None:
-        """Puts the experts of one layer that may go in order anew."""
-        may_go = self._resident[place]
-        if place == self._turn:
-            may_go = may_go & ~self._chosen
-        experts = np.flatnonzero(may_go)
-        wait = 1 / np.maximum(self._chance[place, experts], _LEAST_CHANCE)
-        order = np.lexsort((-self._last_use[place, experts], wait))
-        self._queues[place] = list(zip(wait[order].tolist(), experts[order].tolist(), strict=True))
-        self._look_at_next(place)
-
-    def _look_at_next(self, place: int) -> None:
-        queue = self._queues[place]
-        self._longest_wait[place] = queue[-1][0] if queue else _NONE
 
 
 class Belady:
