@@ -75,10 +75,10 @@ def test_an_expert_costs_its_three_products_and_the_trunk_the_rest(moe):
     assert spent.trunk == pytest.approx(0.1 * len(matrices(moe)), abs=0.1 * routers + 1e-6)
 
 
-def test_a_guess_costs_what_the_next_layers_router_takes(moe):
+def test_an_early_and_a_late_guess_cost_what_the_next_layers_router_takes(moe):
     spent, _ = clocked(moe, lookahead=2)
 
-    assert spent.guess == pytest.approx(0.1)
+    assert spent.guess == pytest.approx(2 * 0.1)
     assert spent.expert == pytest.approx(0.3)
     assert clocked(moe)[0].guess == 0.0
 
@@ -117,6 +117,11 @@ class CostlyReader:
             ticket.done = True
             ticket = ticket.ticket
         self._reader.wait(ticket)
+
+    def promote(self, tickets):
+        self._reader.promote(
+            [ticket.ticket if isinstance(ticket, LateTicket) else ticket for ticket in tickets]
+        )
 
     def withdraw(self, ticket):
         return False

@@ -77,3 +77,15 @@ def test_tokens_routed_together_are_routed_as_each_alone():
         alone = router.route(KERNELS, x[t : t + 1])
         np.testing.assert_array_equal(alone.experts[0], together.experts[t])
         np.testing.assert_array_equal(alone.shares[0], together.shares[t])
+
+
+@pytest.mark.parametrize("scoring", ["sigmoid", "softmax"])
+def test_a_guess_names_what_would_be_chosen(scoring):
+    x, bias = logits(), np.linspace(0, 1, 24, dtype=np.float32)
+    for router, correction in (
+        (Router(4, scoring, renormalize=False), None),
+        (Router(4, scoring, renormalize=False), bias),
+        (Router(4, scoring, renormalize=False, num_groups=4, top_groups=2), None),
+    ):
+        expected = router.route(KERNELS, x, correction).experts
+        assert np.array_equal(router.guess(KERNELS, x, correction, 4), expected)

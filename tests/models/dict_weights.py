@@ -103,6 +103,7 @@ class DictExperts:
         self.lookahead = 0
         self.demanded = []
         self.hinted = []
+        self.hinted_late = []
         self._random = random.Random(seed)
         self._experts = {}
         for layer in model.expert_layers():
@@ -121,8 +122,8 @@ class DictExperts:
     def wants_guess(self, layer):
         return self.lookahead > 0
 
-    def hint(self, layer, guessed):
-        self.hinted.append((layer, guessed.tolist()))
+    def hint(self, layer, guessed, *, late=False):
+        (self.hinted_late if late else self.hinted).append((layer, guessed.tolist()))
 
 
 def _expert_weights(layer, expert, checkpoint, fmt, taken):

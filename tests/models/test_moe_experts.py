@@ -50,6 +50,23 @@ def test_a_decode_step_guesses_the_experts_of_each_layer_that_follows_one_with_e
     assert all(len(set(guess)) == 4 for _, guess in weights.experts.hinted)
 
 
+def test_a_late_guess_names_as_many_as_a_token_takes_and_more_of_them(kernels):
+    golden = load("olmoe")
+    model, weights = golden.model(), golden.weights(kernels)
+    top_k = model.experts_per_token
+    weights.experts.lookahead = top_k
+    feed(model, weights, golden.ids, 1)
+    right = {"early": 0, "late": 0}
+    turns = [(layer, set(routed[0].tolist())) for layer, routed in weights.experts.demanded if layer > 0]
+    for name, guesses in (("early", weights.experts.hinted), ("late", weights.experts.hinted_late)):
+        assert [layer for layer, _ in guesses] == [layer for layer, _ in turns]
+        assert all(len(set(guess)) == top_k for _, guess in guesses)
+        right[name] = sum(
+            len(chosen & set(guess)) for (_, chosen), (_, guess) in zip(turns, guesses, strict=True)
+        )
+    assert right["late"] > right["early"]
+
+
 def test_prefill_does_not_guess(golden, kernels):
     weights = golden.weights(kernels)
     weights.experts.lookahead = 4

@@ -155,3 +155,36 @@ def test_a_guess_is_judged_by_its_own_layer_alone(bench):
     cache.hint(1, np.array([5, 6]))
     bench.use(cache, 2, 5, 6)
     assert cache.statistics().recall is None
+
+
+def test_a_late_guess_takes_back_what_it_does_not_name_and_adds_what_only_it_names(bench):
+    cache = bench.cache(8, poison=True, lookahead=3)
+    bench.reader.begun.add(6 * RECORD)
+    cache.hint(1, np.array([5, 6, 7]))
+    cache.hint(1, np.array([5, 8, 9, 10]), late=True)
+    assert bench.reader.withdrawn == [7 * RECORD]
+    assert [request.offset for request in bench.reader.batches[-1]] == [8 * RECORD, 9 * RECORD, 10 * RECORD]
+    assert sorted(bench.use(cache, 1, 5, 6, 8, 9, 7)) == [5, 6, 7, 8, 9]
+    assert bench.reader.withdrawn == [7 * RECORD, 10 * RECORD]
+    statistics = cache.statistics()
+    assert (statistics.guesses, statistics.prefetched, statistics.misses) == (4, 4, 1)
+
+
+def test_a_late_guess_that_agrees_with_the_early_one_reads_nothing_twice(bench):
+    cache = bench.cache(8, lookahead=2)
+    cache.hint(1, np.array([5, 6]))
+    cache.hint(1, np.array([6, 5]), late=True)
+    assert len(bench.reader.requests) == 2
+    assert sorted(bench.use(cache, 1, 5, 6)) == [5, 6]
+    bench.use(cache, 2, 1, 2, 3, 4)
+    bench.use(cache, 0, 1, 2, 3, 4)  # needs their slots: nothing holds them any more
+    assert cache.statistics().misses == 8
+
+
+def test_guesses_that_turn_out_right_are_read_with_the_urgency_of_demand(bench):
+    cache = bench.cache(8, lookahead=3)
+    bench.use(cache, 1, 4)
+    cache.hint(1, np.array([5, 6, 7]))
+    bench.reader.complete(6 * RECORD)
+    bench.use(cache, 1, 4, 5, 6, 9)
+    assert bench.reader.promoted == [5 * RECORD]

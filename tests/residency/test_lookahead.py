@@ -10,18 +10,18 @@ def turn(guesses, experts, chosen):
 
 
 def test_every_rank_is_read_at_first():
-    assert Lookahead(3).guess(1, [7, 8, 9]) == [7, 8, 9]
+    assert Lookahead().guess(1, [7, 8, 9]) == [7, 8, 9]
 
 
 def test_a_rank_that_is_mostly_wrong_is_no_longer_read_and_the_others_are():
-    guesses = Lookahead(3)
+    guesses = Lookahead()
     for _ in range(40):
         worth = turn(guesses, [7, 8, 9], {7, 9})
     assert worth == [7, 9]
 
 
 def test_a_rank_that_becomes_right_is_read_again():
-    guesses = Lookahead(1)
+    guesses = Lookahead()
     for _ in range(40):
         turn(guesses, [7], set())
     assert turn(guesses, [7], {7}) == []
@@ -31,21 +31,39 @@ def test_a_rank_that_becomes_right_is_read_again():
 
 
 def test_a_rank_that_is_right_in_two_turns_of_three_is_always_read():
-    guesses = Lookahead(1)
+    guesses = Lookahead()
     assert all(turn(guesses, [7], {7} if n % 3 else set()) == [7] for n in range(200))
 
 
 def test_recall_counts_what_was_guessed_whether_it_was_read_or_not():
-    guesses = Lookahead(2)
+    guesses = Lookahead()
     for _ in range(50):
         turn(guesses, [7, 8], {8, 5})
     assert (guesses.demanded, guesses.named) == (100, 50)
 
 
 def test_a_guess_about_another_layer_is_not_judged():
-    guesses = Lookahead(1)
+    guesses = Lookahead()
     for _ in range(50):
         guesses.guess(1, [7])
         guesses.judge(2, {8})
     assert guesses.guess(1, [7]) == [7]
     assert guesses.demanded == 0
+
+
+def test_early_and_late_guesses_are_judged_apart():
+    guesses = Lookahead()
+    for _ in range(40):
+        guesses.guess(1, [7, 8])
+        guesses.guess(1, [9, 7], late=True)
+        guesses.judge(1, {7})
+    assert guesses.guess(1, [7, 8]) == [7]
+    assert guesses.guess(1, [9, 7], late=True) == [7]
+
+
+def test_recall_is_that_of_the_early_guess():
+    guesses = Lookahead()
+    guesses.guess(1, [7, 8])
+    guesses.guess(1, [5, 6], late=True)
+    guesses.judge(1, {5, 6, 7, 9})
+    assert (guesses.demanded, guesses.named) == (4, 1)

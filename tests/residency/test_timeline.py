@@ -50,6 +50,9 @@ class ScriptedReader:
             self._clock.now += 2.0
             ticket.done = True
 
+    def promote(self, tickets):
+        self.promoted = list(tickets)
+
     def withdraw(self, ticket):
         ticket.done = not ticket.done
         return ticket.done
@@ -83,6 +86,14 @@ def thread_of(shown):
 
 def reads_of(shown):
     return [(one.start, one.end, one.group, one.kind, one.nbytes) for one in shown.reads]
+
+
+def test_promoting_is_left_to_the_reader(clock, timeline):
+    inner = ScriptedReader(clock)
+    reader = RecordingReader(inner, timeline)
+    tickets = reader.submit_each([request(0), request(100)])
+    reader.promote(tickets[1:])
+    assert inner.promoted == tickets[1:]
 
 
 def test_a_read_that_was_taken_back_is_not_shown(clock, timeline, reader):

@@ -47,6 +47,7 @@ class ScriptedReader:
     begun: set[int] = field(default_factory=set)
     """Offsets of reads that cannot be withdrawn any more."""
     withdrawn: list[int] = field(default_factory=list)
+    promoted: list[int] = field(default_factory=list)
     polls: int = 0
 
     def submit(self, requests: Sequence[ReadRequest]) -> ScriptedTicket:
@@ -74,6 +75,9 @@ class ScriptedReader:
         self._complete(ticket)
         if ticket.error is not None:
             raise ticket.error
+
+    def promote(self, tickets: Sequence[ScriptedTicket]) -> None:
+        self.promoted += [ticket.requests[0].offset for ticket in tickets]
 
     def withdraw(self, ticket: ScriptedTicket) -> bool:
         """Nothing has begun but what `begun` says."""

@@ -161,6 +161,21 @@ def test_speculation_that_is_waited_for_becomes_demand(content: Bytes) -> None:
     assert [offset // BLOCK for offset in pread.offsets] == [0, 10, 1, 2]
 
 
+def test_promoted_speculation_goes_before_the_trunk(content: Bytes) -> None:
+    pread = ScriptedPread(content)
+    pread.open.clear()
+    reader = open_scripted(pread)
+    trunk = reader.submit([ReadRequest(FILE, 0, np.zeros(3 * BLOCK, np.uint8))])
+    pread.called.wait(60)
+    guess = reader.submit([ReadRequest(FILE, 10 * BLOCK, np.zeros(BLOCK, np.uint8), Priority.SPECULATION)])
+    reader.promote([guess])
+    pread.open.set()
+    reader.wait(trunk)
+    reader.wait(guess)
+    reader.close()
+    assert [offset // BLOCK for offset in pread.offsets] == [0, 10, 1, 2]
+
+
 def test_a_ticket_is_done_only_when_all_of_its_reads_are(content: Bytes) -> None:
     pread = ScriptedPread(content)
     reader = open_scripted(pread)

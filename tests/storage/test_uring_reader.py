@@ -187,6 +187,23 @@ def test_speculation_that_is_waited_for_becomes_demand(content: Bytes) -> None:
     assert reader.statistics().bytes_by_priority["speculation"] == 2 * BLOCK
 
 
+def test_promoted_speculation_starts_beside_demand_and_before_other_speculation(content: Bytes) -> None:
+    ring = ScriptedRing(content)
+    ring.held = True
+    reader = open_scripted(ring, queue_depth=8)
+    demand = ReadRequest(FILE, 0, np.zeros(BLOCK, np.uint8), Priority.DEMAND)
+    reader.submit([demand])
+    guesses = reader.submit_each(
+        [ReadRequest(FILE, n * BLOCK, np.zeros(BLOCK, np.uint8), Priority.SPECULATION) for n in (10, 20, 30)]
+    )
+    reader.promote([guesses[2], guesses[1]])
+    assert [read.offset // BLOCK for read in ring.taken] == [0, 30, 20]
+    ring.held = False
+    for guess in guesses:
+        reader.wait(guess)
+    assert sorted(read.offset // BLOCK for read in ring.taken) == [0, 10, 20, 30]
+
+
 def test_a_failed_read_starts_no_further_pieces(content: Bytes) -> None:
     ring = ScriptedRing(content, lambda read: -errno.EIO)
     reader = open_scripted(ring, queue_depth=1)

@@ -213,6 +213,9 @@ class _SwitchedReader:
         if not isinstance(ticket, _Done):
             self._reader.wait(ticket)
 
+    def promote(self, tickets: Sequence[Ticket]) -> None:
+        self._reader.promote([ticket for ticket in tickets if not isinstance(ticket, _Done)])
+
     def withdraw(self, ticket: Ticket) -> bool:
         return not isinstance(ticket, _Done) and self._reader.withdraw(ticket)
 

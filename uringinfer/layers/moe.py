@@ -81,7 +81,8 @@ class Moe:
         """x [T, hidden] -> [T, hidden]."""
         routing = step.take_gate(self.gate).route(weights.kernels, x)
         with weights.experts.demand(self.experts.layer, routing.experts) as arriving:
-            self._look_ahead(weights, x, step)
+            if self.wants_guess(weights, x):
+                self.look_ahead(weights, x, step)
             z = x if self.latent is None else self.latent.enter(weights, x)
             shared = self._shared(weights, x, step)
             outputs = np.full((*routing.experts.shape, self._width), np.nan, np.float32)
@@ -95,13 +96,23 @@ class Moe:
             mixed += shared
         return mixed
 
-    def _look_ahead(self, weights: Weights, x: Floats, step: Step) -> None:
-        """Lets the next layer's router guess from this layer's input; in decoding only, where reads wait."""
-        following = self.experts.layer + 1
-        if self.next_gate is None or len(x) > 1 or not weights.experts.wants_guess(following):
+    def wants_guess(self, weights: Weights, x: Floats) -> bool:
+        """Whether `look_ahead` is of use: in decoding only, where reads wait."""
+        return self.next_gate is not None and len(x) == 1 and weights.experts.wants_guess(self._next_layer)
+
+    def look_ahead(self, weights: Weights, x: Floats, step: Step, *, late: bool = False) -> None:
+        """Lets the next layer's router guess from x [1, hidden]: this layer's input or, `late`, the stream
+        behind this layer, normed alike. Only the next layer's attention is missing there, so a late guess
+        names as many experts as a token takes."""
+        if self.next_gate is None:
             return
-        guess = step.gate(self.next_gate).guess(weights.kernels, x, weights.experts.lookahead)
-        weights.experts.hint(following, guess[0])
+        count = self.next_gate.router.top_k if late else weights.experts.lookahead
+        guess = step.gate(self.next_gate).guess(weights.kernels, x, count)
+        weights.experts.hint(self._next_layer, guess[0], late=late)
+
+    @property
+    def _next_layer(self) -> int:
+        return self.experts.layer + 1
 
     def _shared(self, weights: Weights, x: Floats, step: Step) -> Floats | None:
         """The shared network's output [T, hidden]."""

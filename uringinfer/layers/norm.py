@@ -23,4 +23,8 @@ class RmsNorm:
 
     def forward(self, weights: Weights, x: Floats) -> Floats:
         """x [..., size] -> the same shape, a new array."""
-        return weights.kernels.rms_norm(x, weights.vector(self.name), self.eps)
+        return self.apply(weights, x, weights.vector(self.name))
+
+    def apply(self, weights: Weights, x: Floats, scale: Floats) -> Floats:
+        """`forward` with the scale [size], which was asked for before."""
+        return weights.kernels.rms_norm(x, scale, self.eps)

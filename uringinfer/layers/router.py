@@ -50,10 +50,16 @@ class Router:
         """Logits [T, N], and a `bias` [N] on the scores that counts for the choice only -> Routing."""
         scores = self.scores(kernels, logits)
         experts = self.best(scores, bias, self.top_k)
-        shares = np.take_along_axis(scores, experts, axis=1)
+        shares = scores[np.arange(len(scores))[:, None], experts]
         if self.renormalize:
             shares = shares / (_sum_of_columns(shares) + SHARE_EPS)
         return Routing(experts, shares * np.float32(self.scaling))
+
+    def guess(self, kernels: Kernels, logits: Floats, bias: Floats | None, count: int) -> NDArray[np.int64]:
+        """The `count` experts [T, count] that logits [T, N] and `bias` [N] speak for, best first."""
+        if bias is None and self.num_groups == 1:  # scores are in the order of the logits
+            return _best(logits, count)
+        return self.best(self.scores(kernels, logits), bias, count)
 
     def scores(self, kernels: Kernels, logits: Floats) -> Floats:
         """What shares come from: [T, N]."""

@@ -31,8 +31,8 @@ class HeldGate:
 
     def guess(self, kernels: Kernels, x: Floats, count: int) -> Ids:
         """The `count` experts, or all there are, that x [T, hidden] would have chosen [T, count]."""
-        scores = self.router.scores(kernels, self._logits(kernels, x))
-        return self.router.best(scores, self.correction, min(count, self.weight.rows))
+        count = min(count, self.weight.rows)
+        return self.router.guess(kernels, self._logits(kernels, x), self.correction, count)
 
     def _logits(self, kernels: Kernels, x: Floats) -> Floats:
         logits = kernels.matmul(self.weight, x)

@@ -42,8 +42,9 @@ class Experts(Protocol):
         are valid until the iterator is advanced or the context is left."""
         ...
 
-    def hint(self, layer: int, guessed: Ids) -> None:
-        """Says that `layer` may soon demand `guessed` [N], best first. Never needed for correctness."""
+    def hint(self, layer: int, guessed: Ids, *, late: bool = False) -> None:
+        """Says that `layer`, whose turn is next, may demand `guessed` [N], best first. A `late` guess is a
+        better one, after an earlier one. Never needed for correctness."""
         ...
 
 

@@ -120,10 +120,14 @@ class DecoderLayer:
         x = stream.hidden
         normed = self.attention_norm.forward(weights, x)
         x += scaled(self.attention.forward(weights, cache, normed, step), self.residual_scale)
-        normed = self.feed_forward_norm.forward(weights, x)
+        scale = weights.vector(self.feed_forward_norm.name)
+        normed = self.feed_forward_norm.apply(weights, x, scale)
         for gate in self.gates:
             step.fetch_gate(weights, gate)
         x += scaled(self.feed_forward.forward(weights, normed, step), self.residual_scale)
+        if isinstance(self.feed_forward, Moe) and self.feed_forward.wants_guess(weights, x):
+            normed = self.feed_forward_norm.apply(weights, x, scale)
+            self.feed_forward.look_ahead(weights, normed, step, late=True)
 
 
 @dataclass(slots=True)

@@ -85,7 +85,7 @@ class ExpertCache:
         self._orphans: dict[ExpertKey, Resident] = {}
         """Being read, and no turn waits for them any more."""
         self._turn_size = 0
-        self._guesses = Lookahead(lookahead)
+        self._guesses = Lookahead()
         self._counts = {"hits": 0, "misses": 0, "prefetched": 0, "guesses": 0}
         self._bytes = {Priority.DEMAND: 0, Priority.SPECULATION: 0, Priority.TRUNK: 0}
         self._wait_seconds = 0.0
@@ -136,16 +136,20 @@ class ExpertCache:
         """Whether a guess about `layer`, whose turn is next, could save a read."""
         return self.lookahead > 0 and self._missing[layer] > 0
 
-    def hint(self, layer: int, guessed: Ids) -> None:
+    def hint(self, layer: int, guessed: Ids, *, late: bool = False) -> None:
         """Says that `layer`, whose turn is next, may demand `guessed` [N], best first.
 
         Those not in memory are read when nothing else wants the drive, if guesses of their rank are right
         often enough. None of them goes before its layer's turn; a guess never takes a slot that a turn as
-        large as the last one would need. The slots of the turn that goes on will be free by then.
+        large as the last one would need. The slots of the turn that goes on will be free by then. A `late`
+        guess knows better than the one before: what only that one named is not read if it was not begun.
         """
         self._settle_orphans()
-        experts = guessed[: self.lookahead].tolist()
-        likely = self._guesses.guess(layer, experts)
+        experts = (guessed if late else guessed[: self.lookahead]).tolist()
+        likely = self._guesses.guess(layer, experts, late=late)
+        if late:
+            named = set(experts)
+            self._hinted = [e for e in self._hinted if e.key[1] in named or not self._withdraw(e)]
         new = []
         for expert in experts:
             entry = self._resident.get((layer, expert))
@@ -154,7 +158,7 @@ class ExpertCache:
                 if entry is not None:
                     entry.is_guess = True
                     new.append(entry)
-            if entry is not None:
+            if entry is not None and not entry.is_hinted:
                 entry.is_hinted = True
                 self._hinted.append(entry)
                 self._orphans.pop(entry.key, None)
@@ -206,7 +210,7 @@ class ExpertCache:
         # a chunk computes long on each expert, and may need its slot for the next
         batch = max(1, BATCH_BYTES // self._records.nbytes(layer)) if len(routed) == 1 else 1
         turn = Turn(layer, batch, deque(), [], deque())
-        missing = []
+        missing, under_way = [], []
         for expert in chosen:
             entry = self._resident.get((layer, expert))
             if entry is None:
@@ -216,6 +220,8 @@ class ExpertCache:
                 continue
             self._policy.touch(entry.key)
             self._counts["prefetched" if entry.is_guess else "hits"] += 1
+            if entry.is_guess and entry.slot.ticket is not None and not entry.slot.ticket.done:
+                under_way.append(entry.slot.ticket)
             entry.is_guess = False
             if entry.failed:
                 missing.append(entry)
@@ -223,6 +229,8 @@ class ExpertCache:
                 turn.coming.append(entry)
             else:
                 turn.here.append(entry)
+        if under_way:
+            self._reader.promote(under_way)
         self._read(missing, Priority.DEMAND)
         return turn
 

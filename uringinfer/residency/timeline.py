@@ -233,6 +233,9 @@ class RecordingReader:
                         self._timeline.waited(began, read)
             self._settle()
 
+    def promote(self, tickets: Sequence[Ticket]) -> None:
+        self._inner.promote(tickets)
+
     def withdraw(self, ticket: Ticket) -> bool:
         if not self._inner.withdraw(ticket):
             return False

@@ -101,6 +101,10 @@ class Reader(Protocol):
         """Blocks until `ticket` is done; raises its error. Ctrl-C interrupts it at once."""
         ...
 
+    def promote(self, tickets: Sequence[Ticket]) -> None:
+        """Serves what is left of `tickets` as demand from now on: somebody will wait for them soon."""
+        ...
+
     def withdraw(self, ticket: Ticket) -> bool:
         """Takes back what nothing was started of: True, and the ticket is done, nothing was read and the
         destination is the caller's again. False if it is under way or over; then it goes on."""

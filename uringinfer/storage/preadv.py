@@ -79,6 +79,12 @@ class PreadvReader:
         if submission.error is not None:
             raise submission.error
 
+    def promote(self, tickets: Sequence[Ticket]) -> None:
+        with self._work_came:
+            for ticket in tickets:
+                self._queue.promote(own_submission(ticket))
+            self._work_came.notify_all()
+
     def withdraw(self, ticket: Ticket) -> bool:
         with self._work_came:
             return self._queue.withdraw(own_submission(ticket))

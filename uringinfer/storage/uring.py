@@ -249,6 +249,12 @@ class UringReader:
         if submission.error is not None:
             raise submission.error
 
+    def promote(self, tickets: Sequence[Ticket]) -> None:
+        self._check_usable()
+        for ticket in tickets:
+            self._queue.promote(own_submission(ticket))
+        self._start()
+
     def withdraw(self, ticket: Ticket) -> bool:
         self._check_usable()
         return self._queue.withdraw(own_submission(ticket))
