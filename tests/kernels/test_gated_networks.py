@@ -48,6 +48,17 @@ def test_networks_may_share_an_input_with_their_neighbours(kernels, up, tokens):
     assert_same_bits(kernels.gated_networks(networks, inputs, "silu"), one_by_one(kernels, networks, inputs))
 
 
+def test_a_network_that_was_multiplied_before_is_multiplied_with_the_bytes_it_has_now(kernels):
+    kept, other = network(0, "q4"), network(50, "q4")
+    x = [normal(100, 1, HIDDEN)]
+    before = kernels.gated_networks([kept], x, "silu")
+    for (weight, _), (new, _) in zip(kept.parts(), other.parts(), strict=True):
+        weight.data[:] = new.data
+    after = kernels.gated_networks([kept], x, "silu")
+    assert_same_bits(after, one_by_one(kernels, [other], x))
+    assert not np.array_equal(after, before)
+
+
 def sharing(count, name="vq3"):
     """Networks whose gates have one codebook, whose ups and downs have theirs."""
     first = network(0, name)

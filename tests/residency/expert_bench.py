@@ -24,7 +24,7 @@ PARTS = (
 class Bench:
     """Banks on disk with random records, a scripted reader, and caches over both."""
 
-    def __init__(self, directory):
+    def __init__(self, directory, parts=PARTS):
         rng = np.random.default_rng(11)
         self.contents, banks, files = {}, [], {}
         for layer in range(LAYERS):
@@ -33,7 +33,7 @@ class Bench:
             path.write_bytes(records.tobytes())
             self.contents[layer] = records
             checksums = tuple(crc32(record.view(np.uint8), 0) for record in records)
-            banks.append(Bank(layer, path.name, EXPERTS, RECORD, PARTS, checksums))
+            banks.append(Bank(layer, path.name, EXPERTS, RECORD, parts, checksums))
             direct = Direct(False, "a test's file", 1, 1)
             files[layer] = [StorageFile(path, os.open(path, os.O_RDONLY), path.stat().st_size, direct)]
         self.paths = {layer: file.path for layer, (file,) in files.items()}
@@ -53,7 +53,7 @@ class Bench:
             np.array_equal(weights.matrices["gate"].data.view(np.float32), content[:128])
             and np.array_equal(weights.matrices["up"].data.view(np.float32), content[128:256])
             and np.array_equal(weights.matrices["down"].data.view(np.float32), content[256:384])
-            and np.array_equal(weights.biases["down_bias"], content[384:400])
+            and all(np.array_equal(bias, content[384:400]) for bias in weights.biases.values())
         )
 
     def use(self, cache, layer, *experts):

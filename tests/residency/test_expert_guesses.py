@@ -188,3 +188,13 @@ def test_guesses_that_turn_out_right_are_read_with_the_urgency_of_demand(bench):
     bench.reader.complete(6 * RECORD)
     bench.use(cache, 1, 4, 5, 6, 9)
     assert bench.reader.promoted == [5 * RECORD]
+
+
+def test_an_expert_that_arrived_before_its_turn_is_handed_out_with_those_in_memory(bench):
+    cache = bench.cache(8, lookahead=1)
+    bench.use(cache, 1, 4)
+    cache.hint(1, np.array([5]))
+    bench.reader.complete(5 * RECORD)
+    with cache.demand(1, np.array([[4, 5, 6]])) as arriving:
+        batches = [[expert for expert, _ in batch] for batch in arriving]
+    assert batches == [[4, 5], [6]]

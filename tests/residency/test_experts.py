@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from expert_bench import EXPERTS, LAYERS, RECORD
+from expert_bench import EXPERTS, LAYERS, PARTS, RECORD, Bench
 from trunk_fakes import GARBAGE
 
 from uringinfer.errors import IntegrityError, ResidencyError
@@ -18,6 +18,27 @@ def test_each_distinct_expert_comes_once_with_its_own_weights(bench):
     with cache.demand(1, np.array([[3]])) as arriving:
         for ((_, weights),) in arriving:
             assert weights.matrices["gate"].rows == 8 and weights.matrices["down"].cols == 8
+
+
+def _weights(cache, expert):
+    with cache.demand(1, np.array([[expert]])) as arriving:
+        ((_, weights),) = next(arriving)
+    return weights
+
+
+def test_views_of_an_expert_are_made_once_as_long_as_it_is_resident(tmp_path):
+    bench = Bench(tmp_path, PARTS[:3])
+    cache = bench.cache(3, "lru", poison=True)
+    bench.use(cache, 1, 5)
+    assert _weights(cache, 5).network is _weights(cache, 5).network
+    for expert in (6, 7, 8, 5):  # 5 goes, and comes back in another slot
+        assert bench.use(cache, 1, expert) == [expert]
+    assert bench.use(cache, 1, 5, 7, 8) == [5, 7, 8]
+
+
+def test_copies_of_an_experts_biases_are_not_kept(bench):
+    cache = bench.cache(3)
+    assert _weights(cache, 5) is not _weights(cache, 5)
 
 
 def test_all_misses_of_a_turn_go_to_the_reader_in_one_batch_before_anything_is_computed(bench):

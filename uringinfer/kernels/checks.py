@@ -33,7 +33,8 @@ def dense(name: str, array: NDArray[np.float32], ndim: int | None = None) -> Flo
 def matmul_output(weight: Weight, x: Floats, out: Floats | None) -> Floats:
     """`out` for weight [m, n] and x [T, n], made if None: float32 [T, m] whose rows are contiguous."""
     dense("x", x, 2)
-    require(x.shape[1] == weight.cols, f"x {x.shape} does not meet a weight [{weight.rows}, {weight.cols}]")
+    if x.shape[1] != weight.cols:
+        raise ValueError(f"x {x.shape} does not meet a weight [{weight.rows}, {weight.cols}]")
     if out is None:
         return np.empty((len(x), weight.rows), np.float32)
     right = out.dtype == np.float32 and out.shape == (len(x), weight.rows)
@@ -89,9 +90,13 @@ def gated_networks(kind: str, networks: Sequence[GatedNetwork], inputs: Sequence
     first, shape = networks[0], (len(inputs[0]), networks[0].gate.cols)
     fits = first.up.rows == first.gate.rows == first.down.cols and first.up.cols == first.gate.cols
     require(fits, f"gate, up and down do not meet: {first.shape}")
+    checked = None
     for network, x in zip(networks, inputs, strict=True):
-        require(network.shape == first.shape, f"networks {first.shape} and {network.shape} differ")
-        require(dense("input", x, 2).shape == shape, f"an input {x.shape} is not {shape}")
+        if network.shape != first.shape:
+            raise ValueError(f"networks {first.shape} and {network.shape} differ")
+        if x is not checked:  # the experts of a single token have one input
+            require(dense("input", x, 2).shape == shape, f"an input {x.shape} is not {shape}")
+            checked = x
         for weight, bias in network.parts():
             if bias is not None:
                 right = dense("bias", bias, 1).shape == (weight.rows,)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from uringinfer.kernels.formats import Weight
 from uringinfer.kernels.weight_format import Floats
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class GatedNetwork:
     """down(act(gate(x)) * up(x)): gate, up [inner, hidden], down [outer, inner], and biases float32 [rows]
-    that are added to the products, or None."""
+    that are added to the products, or None. It is itself alone: no two are equal."""
 
     gate: Weight
     up: Weight
@@ -27,7 +28,7 @@ class GatedNetwork:
         yield self.up, self.up_bias
         yield self.down, self.down_bias
 
-    @property
+    @cached_property
     def shape(self) -> tuple[str | int, ...]:
         """Format, rows and columns of gate, up and down."""
         gate, up, down = self.gate, self.up, self.down

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -12,6 +13,9 @@ from uringinfer.kernels.gated_network import GatedNetwork
 from uringinfer.kernels.native_call import layout, sections
 from uringinfer.kernels.native_library import ffi, floats, lib
 from uringinfer.kernels.weight_format import Floats
+
+_KNOWN: WeakKeyDictionary[GatedNetwork, Any] = WeakKeyDictionary()
+"""Pointers to the parts of networks that were multiplied before: experts in memory are, token after token."""
 
 
 def gated_networks(
@@ -32,19 +36,23 @@ def gated_networks(
     shape.inner, shape.hidden, shape.outer, shape.tokens = first.gate.rows, first.gate.cols, *out.shape[:0:-1]
     shape.kind, shape.limit, shape.alpha = kind, limit, alpha
     given = ffi.new("struct kernels_network[]", len(networks))
-    results = floats(out)
+    results, each = floats(out), out.size // len(networks)
     for number, (network, x) in enumerate(zip(networks, inputs, strict=True)):
-        _fill(given[number], network)
+        given[number] = _parts(network)[0]
         given[number].x = floats(x)
-        given[number].out = results + number * (out.size // len(networks))
+        given[number].out = results + number * each
     status = lib.kernels_gated_networks(simd, threads, shape, len(networks), given)
     if status < 0:
         raise MemoryError(os.strerror(-status))
     return out
 
 
-def _fill(into: Any, network: GatedNetwork) -> None:
-    """Pointers to the parts of one network."""
-    for part, (weight, bias) in enumerate(network.parts()):
-        into.codes[part], into.scales[part] = sections(weight)
-        into.bias[part] = floats(bias)
+def _parts(network: GatedNetwork) -> Any:
+    """Pointers to the parts of one network, which keeps them alive; its input and output are left open."""
+    known = _KNOWN.get(network)
+    if known is None:
+        known = _KNOWN[network] = ffi.new("struct kernels_network *")
+        for part, (weight, bias) in enumerate(network.parts()):
+            known.codes[part], known.scales[part] = sections(weight)
+            known.bias[part] = floats(bias)
+    return known

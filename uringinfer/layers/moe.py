@@ -152,7 +152,7 @@ class Moe:
         shared: SharedTables | None = None,
     ) -> Floats:
         """Each expert on its own input: N inputs [t, width] -> [N, t, width]."""
-        networks = [loaded.network() for _, loaded in batch]
+        networks = [loaded.network for _, loaded in batch]
         act = self.activation
         return kernels.gated_networks(
             networks, inputs, act.kind, limit=act.limit, alpha=act.alpha, shared=shared

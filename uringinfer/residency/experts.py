@@ -209,7 +209,7 @@ class ExpertCache:
         self._end_hints()
         # a chunk computes long on each expert, and may need its slot for the next
         batch = max(1, BATCH_BYTES // self._records.nbytes(layer)) if len(routed) == 1 else 1
-        turn = Turn(layer, batch, deque(), [], deque())
+        turn = Turn(layer, batch, [], [], deque())
         missing, under_way = [], []
         for expert in chosen:
             entry = self._resident.get((layer, expert))
@@ -240,11 +240,12 @@ class ExpertCache:
                 self._make_room()
                 self._read(self._admit_waiting(turn), Priority.DEMAND)
                 continue
+            self._reader.poll()
             batch = self._next_batch(turn)
             leases = [self._lease(entry) for entry in batch]
             try:
                 yield [
-                    (entry.key[1], self._records.weights(turn.layer, lease.data))
+                    (entry.key[1], self._weights(entry, lease))
                     for entry, lease in zip(batch, leases, strict=True)
                 ]
             finally:
@@ -254,22 +255,34 @@ class ExpertCache:
                     self._let_go(entry)
             if turn.waiting:
                 self._read(self._admit_waiting(turn), Priority.DEMAND)
-            self._reader.poll()
 
     def _lease(self, entry: Resident) -> Lease:
         return Lease(self._records.name(entry.key), entry.slot, self._records.nbytes(entry.key[0]))
 
+    def _weights(self, entry: Resident, lease: Lease) -> ExpertWeights:
+        """The expert's weights. Views are kept while it is resident; biases, which are copied, are not."""
+        record = lease.data
+        if entry.weights is not None:
+            return entry.weights
+        weights = self._records.weights(entry.key[0], record)
+        if not weights.biases:
+            entry.weights = weights
+        return weights
+
     def _next_batch(self, turn: Turn) -> list[Resident]:
         """What can be used now, in memory or arrived; at least one, which may take a wait."""
-        most = turn.batch
-        if turn.here:
-            return [turn.here.popleft() for _ in range(min(most, len(turn.here)))]
-        done = [entry for entry in turn.coming if entry.slot.ticket is None or entry.slot.ticket.done]
-        batch = (done or turn.coming[:1])[:most]
-        for entry in batch:
+        here = turn.here[: turn.batch]
+        arrived = []
+        if len(here) < turn.batch:
+            arrived = [entry for entry in turn.coming if entry.slot.ticket is None or entry.slot.ticket.done]
+            arrived = arrived[: turn.batch - len(here)]
+        if not here and not arrived:
+            arrived = turn.coming[:1]
+        for entry in arrived:
             self._finish_read(entry)
-            turn.coming.remove(entry)
-        return batch
+        del turn.here[: len(here)]
+        turn.coming = [entry for entry in turn.coming if entry not in arrived]
+        return [*here, *arrived]
 
     def _admit_waiting(self, turn: Turn) -> list[Resident]:
         """Gives what waits for a slot one, in order, as far as slots can be had -> those, still unread."""

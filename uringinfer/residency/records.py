@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,13 +25,14 @@ from uringinfer.storage.reader import Bytes, Priority, ReadRequest
 Floats = NDArray[np.float32]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ExpertWeights:
     """One expert's record: packed matrices ('gate', 'up', 'down') and float32 biases ('gate_bias', ...)."""
 
     matrices: Mapping[str, Weight]
     biases: Mapping[str, Floats]
 
+    @cached_property
     def network(self) -> GatedNetwork:
         """The same as the kernels take it."""
         matrices, bias = self.matrices, self.biases.get

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from uringinfer.residency.lease import Slot
 from uringinfer.residency.policies import ExpertKey
+from uringinfer.residency.records import ExpertWeights
 
 
 class Resident:
     """An expert in a slot, or on its way there (`slot.ticket`)."""
 
-    __slots__ = ("failed", "is_guess", "is_hinted", "is_used", "key", "slot")
+    __slots__ = ("failed", "is_guess", "is_hinted", "is_used", "key", "slot", "weights")
 
     def __init__(self, key: ExpertKey, slot: Slot) -> None:
         self.key = key
@@ -25,6 +26,8 @@ class Resident:
         """It was read on a guess and never used."""
         self.failed = False
         """Its read failed; the slot holds nothing."""
+        self.weights: ExpertWeights | None = None
+        """What the slot holds, once it was used."""
 
 
 @dataclass(slots=True)
@@ -34,6 +37,6 @@ class Turn:
     layer: int
     batch: int
     """Experts handed out at once, at most."""
-    here: deque[Resident]
+    here: list[Resident]
     coming: list[Resident]
     waiting: deque[ExpertKey]
