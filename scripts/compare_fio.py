@@ -1,10 +1,10 @@
 """Compares what `uringinfer probe` measures with what fio measures, cell by cell.
 
-Both read the same file of random bytes past the page cache, with files and memory registered, into 2 MiB
-pages (for fio from a pool that is reserved for the while, which takes root), handed over up to four at once
-and taken as many as are there, at offsets that no run before has chosen: random ones are drawn anew,
-sequential ones begin somewhere else each time. fio's map of offsets and its latencies are switched off: the
-probe has no map, and reads the clock once for each batch that it hands over or takes.
+Both read the same file of random bytes past the page cache, with files and memory registered, into the very
+same 2 MiB pages (from a pool that is reserved for the while, which takes root). They hand over up to four
+reads at once and take as many as are there, at offsets that no run before has chosen: random ones are drawn
+anew, sequential ones begin somewhere else each time. fio's map of offsets and its latencies are switched off:
+the probe has no map, and reads the clock once for each batch that it hands over or takes.
 
 In a round they take turns as fio, probe, probe, fio, so that neither is always the one that finds a drive
 rested or a host's cache warm; a round's ratio is that of the sums. The first round of a cell warms up. The
@@ -23,11 +23,11 @@ import json
 import os
 import platform
 import random
+from pathlib import Path
 from statistics import median, quantiles
 
-from fio import huge_page_pool, require_fio, run_fio
+from fio import require_fio, run_fio, shared_huge_pages
 
-from uringinfer.storage.arena import Arena
 from uringinfer.storage.direct import StorageFile
 from uringinfer.storage.filesystem import filesystem_name
 from uringinfer.storage.probe_file import random_file
@@ -62,14 +62,16 @@ neither program's doing: these cells stand apart, below the twelve.
 IN_FLIGHT = max(cell.block_bytes * cell.queue_depth for cell in CELLS)
 
 
-def compare(file: StorageFile, meter: Meter, cell: Cell, rounds: int, seconds: float) -> dict[str, object]:
-    """One cell: fio, probe, probe, fio in each round."""
+def compare(
+    file: StorageFile, meter: Meter, memory: Path, cell: Cell, rounds: int, seconds: float
+) -> dict[str, object]:
+    """One cell: fio, which reads into `memory`, probe, probe, fio in each round."""
     theirs: list[tuple[float, float]] = []
     ours: list[tuple[float, float]] = []
     for _ in range(1 + rounds):
-        first = _fio(file, cell, seconds)
+        first = _fio(file, memory, cell, seconds)
         probed = [meter.measure(cell).bytes_per_second / 1e9 for _ in range(2)]
-        theirs.append((first, _fio(file, cell, seconds)))
+        theirs.append((first, _fio(file, memory, cell, seconds)))
         ours.append((probed[0], probed[1]))
     # the first round warms up
     del theirs[0], ours[0]
@@ -89,7 +91,7 @@ def compare(file: StorageFile, meter: Meter, cell: Cell, rounds: int, seconds: f
     }
 
 
-def _fio(file: StorageFile, cell: Cell, seconds: float) -> float:
+def _fio(file: StorageFile, memory: Path, cell: Cell, seconds: float) -> float:
     """GB/s by fio."""
     is_random = cell.pattern is Pattern.RANDOM
     half = file.nbytes // 2 // cell.block_bytes
@@ -100,7 +102,7 @@ def _fio(file: StorageFile, cell: Cell, seconds: float) -> float:
         queue_depth=cell.queue_depth,
         random=is_random,
         offset=0 if is_random else random.randrange(half) * cell.block_bytes,
-        pooled=True,
+        memory=memory,
         batch=BATCH,
         lean=True,
         seconds=seconds,
@@ -118,10 +120,15 @@ def main() -> None:
     version = require_fio()
     with (
         random_file(options.directory, options.size, direct="require") as file,
-        Arena(IN_FLIGHT) as arena,
-        huge_page_pool(2 * IN_FLIGHT),
+        shared_huge_pages(IN_FLIGHT) as (memory_path, memory),
     ):
-        meter = Meter(file, file.nbytes, arena.carve(IN_FLIGHT), options.seconds)
+        meter = Meter(file, file.nbytes, memory, options.seconds)
+
+        def compared(cells: list[Cell]) -> list[dict[str, object]]:
+            return [
+                compare(file, meter, memory_path, cell, options.rounds, options.seconds) for cell in cells
+            ]
+
         report = {
             "conditions": {
                 "cores": os.cpu_count(),
@@ -133,8 +140,8 @@ def main() -> None:
                 "seconds": options.seconds,
                 "fio": version,
             },
-            "cells": [compare(file, meter, c, options.rounds, options.seconds) for c in CELLS],
-            "merged_cells": [compare(file, meter, c, options.rounds, options.seconds) for c in MERGED_CELLS],
+            "cells": compared(CELLS),
+            "merged_cells": compared(MERGED_CELLS),
         }
     if options.json:
         print(json.dumps(report, indent=1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import mmap
 import os
 import shutil
 import subprocess
@@ -11,6 +12,11 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+HUGE_PAGE = 2 << 20
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,24 @@ def require_fio() -> str:
 
 
 @contextlib.contextmanager
+def shared_huge_pages(nbytes: int) -> Iterator[tuple[Path, NDArray[np.uint8]]]:
+    """`nbytes` of memory in 2 MiB pages, uint8, and a path under which fio reads into the very same pages.
+
+    Where memory lies decides how fast a drive fills it, on virtual machines by several per cent: two programs
+    with memory of their own compare that too."""
+    with huge_page_pool(nbytes + HUGE_PAGE):
+        fd = os.memfd_create("shared with fio", os.MFD_HUGETLB | os.MFD_HUGE_2MB)
+        try:
+            # fio maps some KiB more than its blocks, to align them
+            os.ftruncate(fd, -(-nbytes // HUGE_PAGE) * HUGE_PAGE + HUGE_PAGE)
+            memory = np.frombuffer(mmap.mmap(fd, nbytes), np.uint8)
+            memory[:: mmap.PAGESIZE] = 0  # so that no read meets a missing page
+            yield Path(f"/proc/{os.getpid()}/fd/{fd}"), memory
+        finally:
+            os.close(fd)
+
+
+@contextlib.contextmanager
 def huge_page_pool(nbytes: int) -> Iterator[None]:
     """A pool of free 2 MiB pages for `nbytes` bytes, reserved for the while if it is not there.
 
@@ -37,7 +61,7 @@ def huge_page_pool(nbytes: int) -> Iterator[None]:
     counter = Path("/proc/sys/vm/nr_hugepages")
     free = int(Path("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages").read_text())
     before = counter.read_text()
-    missing = -(-nbytes // (2 << 20)) - free
+    missing = -(-nbytes // HUGE_PAGE) - free
     try:
         if missing > 0:
             counter.write_text(str(int(before) + missing))
@@ -61,7 +85,7 @@ def run_fio(
     engine: str = "io_uring",
     registered: bool = True,
     huge: bool = False,
-    pooled: bool = False,
+    memory: Path | None = None,
     batch: int | None = None,
     lean: bool = False,
     offset: int = 0,
@@ -71,10 +95,10 @@ def run_fio(
     """Reads `nbytes` bytes of `path` (absolute, or /proc/PID/fd/FD) once, or writes them to it.
 
     With `offset`, from there to the end. With `seconds`, again and again for so long. fio has no option for
-    transparent huge pages; `huge` makes the C library's malloc ask for them, `pooled` takes memory from
-    `huge_page_pool`. With `batch`, fio hands over up to so many reads at once and takes all that are done,
-    instead of one by one. `lean` leaves out what fio does beside reading, a map of the offsets that were read
-    and its latencies, and makes random offsets new in each run, where fio would repeat them."""
+    transparent huge pages; `huge` makes the C library's malloc ask for them, `memory` is a path that
+    `shared_huge_pages` gave. With `batch`, fio hands over up to so many reads at once and takes all that are
+    done, instead of one by one. `lean` leaves out what fio does beside reading, a map of the offsets that
+    were read and its latencies, and makes random offsets new in each run, where fio would repeat them."""
     kind = "write" if write else "read"
     arguments = {
         "name": kind,
@@ -102,8 +126,8 @@ def run_fio(
             "iodepth_batch_submit": min(batch, queue_depth),
             "iodepth_batch_complete_max": queue_depth,
         }
-    if pooled:
-        arguments["iomem"] = "shmhuge"
+    if memory is not None:
+        arguments["iomem"] = f"mmapshared:{memory}"
     if engine == "io_uring":
         arguments |= {"fixedbufs": int(registered), "registerfiles": int(registered)}
     command = [
