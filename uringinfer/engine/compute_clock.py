@@ -121,7 +121,7 @@ def _clock_sample(
     streaming = _Passes(model, sample.streaming, sample.experts)
     # the ring reads ahead behind its pass: what comes next is disturbed, and counts for nothing
     stream = [streaming, _Passes(model, sample.trunk, sample.experts)]
-    if not banks or sample.reading is None:
+    if sample.reading is None:
         _take_turns(container, [whole, *stream], seconds, clock)
         return ComputeSeconds(
             statistics.fmean(whole.seconds), streamed=_each(streaming, whole, streaming.streamed)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 from uringinfer.container.codebooks import read_codebooks
 from uringinfer.container.container import Container
@@ -21,17 +22,12 @@ from uringinfer.residency.experts import ExpertCache
 from uringinfer.residency.policies import DEFAULT_POLICY, ExpertKey, make_policy
 from uringinfer.residency.records import ExpertRecords
 from uringinfer.residency.trunk import Trunk, TrunkMemory
+from uringinfer.residency.turn import Resident
 from uringinfer.storage.arena import Arena
 from uringinfer.storage.direct import open_file
-from uringinfer.storage.reader import (
-    Bytes,
-    Priority,
-    Reader,
-    ReaderStatistics,
-    ReadRequest,
-    Ticket,
-    open_reader,
-)
+from uringinfer.storage.reader import Bytes, Priority, Reader, ReadRequest, open_reader
+
+_T = TypeVar("_T")
 
 _PRESENT = 0.75
 """Share of the experts that are there where others are read: enough of them that the drive keeps up."""
@@ -39,8 +35,8 @@ _PRESENT = 0.75
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """`trunk` finds all weights in memory; its `experts` guess about every turn unless their `lookahead` is
-    set to 0. `streaming` reads some of its segments through a ring of two slots, and finds the rest and the
+    """`trunk` finds all weights in memory; its `experts` guess about every turn once their `lookahead` is
+    set. `streaming` reads some of its segments through a ring of two slots, and finds the rest and the
     same `experts` in memory. `reading` finds three quarters of its `missing_experts` in memory, and reads the
     others."""
 
@@ -98,10 +94,10 @@ def sampled(container: Container, kernels: Kernels, lookahead: int, sample_bytes
             (bank.layer, number) for bank in container.manifest.banks for number in range(bank.num_experts)
         ]
         _fill(banks.records, reader, regions, keys)
-        experts = _Experts(banks.records, reader, regions, keys, lookahead)
+        experts = _Experts(banks.records, reader, regions, keys)
         stack.callback(experts.close)
         present = _evenly(keys, max(2 * lookahead, round(_PRESENT * len(keys))))
-        missing = _Experts(banks.records, reader, regions, present, lookahead, reads=True)
+        missing = _Experts(banks.records, reader, regions, present)
         stack.callback(missing.close)
         trunks = (make_trunk(all_pinned, experts), make_trunk(some_pinned, experts))
         yield Sample(*trunks, experts, make_trunk(all_pinned, missing), missing)
@@ -112,7 +108,7 @@ def _streaming(segments: Sequence[Segment], most: int) -> frozenset[int]:
     streamed = [number for number, segment in enumerate(segments) if segment.streamed]
     mean = max(1, sum(segments[number].nbytes for number in streamed) // len(streamed))
     count = max(1, min(len(streamed) // 2, most // mean))
-    return frozenset(streamed[place * len(streamed) // count] for place in range(count))
+    return frozenset(_evenly(streamed, count))
 
 
 def _homes(segments: Sequence[Segment], most: int) -> dict[int, int]:
@@ -143,10 +139,10 @@ def _layout(segment: Segment) -> object:
     return tuple((part.offset, part.nbytes, part.format, part.rows, part.cols) for part in segment.parts)
 
 
-def _evenly(keys: Sequence[ExpertKey], count: int) -> list[ExpertKey]:
-    """`count` of `keys` (all, if there are no more), at equal distances: of all layers alike."""
-    count = min(count, len(keys))
-    return [keys[place * len(keys) // count] for place in range(count)]
+def _evenly(items: Sequence[_T], count: int) -> list[_T]:
+    """`count` of `items` (all, if there are no more), at equal distances: of all layers alike."""
+    count = min(count, len(items))
+    return [items[place * len(items) // count] for place in range(count)]
 
 
 def _fill(
@@ -162,8 +158,8 @@ def _fill(
 
 class _Experts(ExpertCache):
     """A cache that starts with `present`, each in a slot that shares one of `regions` with others, and
-    guesses about every turn while its `lookahead` is not 0. Reads that it asks for are done only if it
-    `reads`; two of them may then write to one region, and the bytes are no expert's."""
+    guesses about every turn while its `lookahead` is not 0. What it does not have, it reads; two such reads
+    may write to one region, and the bytes are no expert's."""
 
     def __init__(
         self,
@@ -171,60 +167,16 @@ class _Experts(ExpertCache):
         reader: Reader,
         regions: Sequence[Bytes],
         present: Sequence[ExpertKey],
-        lookahead: int,
-        *,
-        reads: bool = False,
     ) -> None:
         slots = [regions[number % len(regions)] for number in range(len(present))]
         policy = make_policy(DEFAULT_POLICY, records.layers, records.num_experts)
-        switched = _SwitchedReader(reader)
-        super().__init__(records, switched, slots, policy, lookahead=lookahead)
+        super().__init__(records, reader, slots, policy)
         self.preload(present)
-        switched.is_on = reads
 
     def wants_guess(self, layer: int) -> bool:
         return self.lookahead > 0
 
-
-@dataclass(frozen=True, slots=True)
-class _Done:
-    done: bool = True
-
-
-class _SwitchedReader:
-    """A `Reader` that hands on to `reader` while it is on. What it is asked for while it is off is complete
-    at once and moves nothing: what is wanted is there already."""
-
-    name = "sample"
-
-    def __init__(self, reader: Reader) -> None:
-        self.notes: list[str] = []
-        self.overlaps = reader.overlaps
-        self.is_on = False
-        self._reader = reader
-
-    def submit(self, requests: Sequence[ReadRequest]) -> Ticket:
-        return self._reader.submit(requests) if self.is_on else _Done()
-
-    def submit_each(self, requests: Sequence[ReadRequest]) -> Sequence[Ticket]:
-        return self._reader.submit_each(requests) if self.is_on else [_Done() for _ in requests]
-
-    def wait(self, ticket: Ticket) -> None:
-        if not isinstance(ticket, _Done):
-            self._reader.wait(ticket)
-
-    def promote(self, tickets: Sequence[Ticket]) -> None:
-        self._reader.promote([ticket for ticket in tickets if not isinstance(ticket, _Done)])
-
-    def withdraw(self, ticket: Ticket) -> bool:
-        return not isinstance(ticket, _Done) and self._reader.withdraw(ticket)
-
-    def poll(self) -> None:
-        if self.is_on:
-            self._reader.poll()
-
-    def statistics(self) -> ReaderStatistics:
-        return self._reader.statistics()
-
-    def close(self) -> None:
-        """Nothing: the reader belongs to somebody else."""
+    def _read(self, entries: Sequence[Resident], priority: Priority) -> None:
+        """Reads what turns and guesses ask for. What is loaded at the start need not be: bytes are there."""
+        if priority != Priority.TRUNK:
+            super()._read(entries, priority)
