@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 
-DEMAND, TRUNK, SPECULATION = range(3)
-"""Priorities; the smaller number goes first."""
+from uringinfer.storage.contract import Priority
 
 
 class Read:
@@ -17,7 +16,7 @@ class Read:
 
     __slots__ = ("begun", "left", "priority")
 
-    def __init__(self, seconds: float, priority: int) -> None:
+    def __init__(self, seconds: float, priority: Priority) -> None:
         self.left = seconds
         self.priority = priority
         self.begun = False
@@ -36,11 +35,11 @@ class Drive:
         self._latency = latency
         self._window = window
         self._now = 0.0
-        self._queues: tuple[deque[Read], ...] = (deque(), deque(), deque())
+        self._queues: tuple[deque[Read], ...] = tuple(deque() for _ in Priority)
         self._in_flight: deque[tuple[Read, float]] = deque()
         """Reads that something more urgent has overtaken, with the seconds that had been handed over."""
 
-    def submit(self, now: float, seconds: float, priority: int) -> Read:
+    def submit(self, now: float, seconds: float, priority: Priority) -> Read:
         """Asks at `now` for a read that takes `seconds`."""
         self.run(now)
         if not any(self._queues):
@@ -57,11 +56,11 @@ class Drive:
 
     def finish(self, read: Read) -> float:
         """Serves until `read`, for which somebody waits, is done -> when that is."""
-        if not read.done and read.priority != DEMAND:
-            self._overtake(DEMAND)
+        if not read.done and read.priority != Priority.DEMAND:
+            self._overtake(Priority.DEMAND)
             self._queues[read.priority].remove(read)
-            read.priority = DEMAND
-            self._queues[DEMAND].append(read)
+            read.priority = Priority.DEMAND
+            self._queues[Priority.DEMAND].append(read)
         while not read.done and (served := self._next()) is not None:
             self._serve(served, served.left)
         return self._now
@@ -77,12 +76,12 @@ class Drive:
                 return
             room -= queued.left
 
-    def _overtake(self, priority: int) -> None:
+    def _overtake(self, priority: Priority) -> None:
         """Notes what is in flight when something of `priority` comes that goes before it."""
         if self._in_flight or any(self._queues[: priority + 1]):
             return
         for below in range(priority + 1, len(self._queues)):
-            room = self._window / (2 if below == SPECULATION else 1)
+            room = self._window / (2 if below == Priority.SPECULATION else 1)
             for read in self._queues[below]:
                 if room <= 0.0:
                     break

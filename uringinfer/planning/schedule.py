@@ -17,7 +17,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from math import comb
 
-from uringinfer.planning.drive import DEMAND, SPECULATION, TRUNK, Drive, Read
+from uringinfer.planning.drive import Drive, Read
+from uringinfer.storage.contract import Priority
 
 _SETTLING_PASSES = 3
 """The ring starts empty; after this many passes reads run ahead as far as they ever will."""
@@ -122,7 +123,7 @@ class _Ring:
             self._submit(now)
 
     def _submit(self, now: float) -> None:
-        self._coming.append(self._drive.submit(now, self._seconds[self._next], TRUNK))
+        self._coming.append(self._drive.submit(now, self._seconds[self._next], Priority.TRUNK))
         self._next = (self._next + 1) % len(self._seconds)
 
 
@@ -147,7 +148,7 @@ class _Experts:
         coming = [read for read in self._right if not read.done]
         demanded = self._absent - len(self._right)
         now += demanded * turns.per_read
-        asked = [drive.submit(now, turns.read, DEMAND) for _ in range(demanded)]
+        asked = [drive.submit(now, turns.read, Priority.DEMAND) for _ in range(demanded)]
         now = self._guess(now)
         now += (turns.used - demanded - len(coming)) * turns.compute
         for read in (*asked, *coming):
@@ -163,8 +164,8 @@ class _Experts:
         if self._taken % turns.count == 0:  # behind it comes the first turn of a pass
             return now
         now += turns.guess + (named + wrong) * turns.per_read
-        self._right = [self._drive.submit(now, turns.read, SPECULATION) for _ in range(named)]
-        self._wrong = [self._drive.submit(now, turns.read, SPECULATION) for _ in range(wrong)]
+        self._right = [self._drive.submit(now, turns.read, Priority.SPECULATION) for _ in range(named)]
+        self._wrong = [self._drive.submit(now, turns.read, Priority.SPECULATION) for _ in range(wrong)]
         return now
 
 
