@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from uringinfer.errors import IntegrityError, UsageError
 from uringinfer.storage.direct import Direct, StorageFile
 from uringinfer.storage.preadv import PreadvReader
-from uringinfer.storage.reader import Priority, ReadRequest
+from uringinfer.storage.reader import Priority, ReadRequest, Ticket
 
 Bytes = NDArray[np.uint8]
 
@@ -147,13 +147,19 @@ def test_when_the_demand_is_served_several_threads_go_on_with_speculation(conten
     reader.close()
 
 
-def test_speculation_that_is_waited_for_becomes_demand(content: Bytes) -> None:
-    pread = ScriptedPread(content)
+def held_at_a_guess_behind_the_trunk(pread: ScriptedPread) -> tuple[PreadvReader, Ticket, Ticket]:
+    """The first of three blocks of the trunk is being read, and a guess waits; nothing moves until `open`."""
     pread.open.clear()
     reader = open_scripted(pread)
     trunk = reader.submit([ReadRequest(FILE, 0, np.zeros(3 * BLOCK, np.uint8))])
     pread.called.wait(60)
     guess = reader.submit([ReadRequest(FILE, 10 * BLOCK, np.zeros(BLOCK, np.uint8), Priority.SPECULATION)])
+    return reader, trunk, guess
+
+
+def test_speculation_that_is_waited_for_becomes_demand(content: Bytes) -> None:
+    pread = ScriptedPread(content)
+    reader, trunk, guess = held_at_a_guess_behind_the_trunk(pread)
     with meanwhile(lambda: main_is_in(PreadvReader.wait, threading.Condition.wait), pread.open.set):
         reader.wait(guess)
     reader.wait(trunk)
@@ -163,11 +169,7 @@ def test_speculation_that_is_waited_for_becomes_demand(content: Bytes) -> None:
 
 def test_promoted_speculation_goes_before_the_trunk(content: Bytes) -> None:
     pread = ScriptedPread(content)
-    pread.open.clear()
-    reader = open_scripted(pread)
-    trunk = reader.submit([ReadRequest(FILE, 0, np.zeros(3 * BLOCK, np.uint8))])
-    pread.called.wait(60)
-    guess = reader.submit([ReadRequest(FILE, 10 * BLOCK, np.zeros(BLOCK, np.uint8), Priority.SPECULATION)])
+    reader, trunk, guess = held_at_a_guess_behind_the_trunk(pread)
     reader.promote([guess])
     pread.open.set()
     reader.wait(trunk)
