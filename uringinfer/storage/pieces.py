@@ -253,9 +253,8 @@ def checked_address(request: ReadRequest) -> int:
     if request.offset < 0 or file.fd < 0:
         what = "the file is closed" if file.fd < 0 else f"offset {request.offset}"
         raise UsageError(f"{file.path}: cannot read: {what}", hint="read open files, from offset 0 on")
-    address: int = destination.__array_interface__["data"][
-        0
-    ]  # numpy's own `ctypes` takes several times as long
+    # numpy's own `ctypes` takes several times as long
+    address: int = destination.__array_interface__["data"][0]
     if file.direct.is_direct and destination.size:
         _check_aligned(file.path, "offset", request.offset, file.direct.offset_align)
         _check_aligned(file.path, "length", destination.size, file.direct.offset_align)
