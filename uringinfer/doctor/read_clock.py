@@ -14,13 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from uringinfer.planning.rates import LONE_BYTES
 from uringinfer.storage.arena import Arena
 from uringinfer.storage.direct import StorageFile
 from uringinfer.storage.reader import Priority, Reader, ReadRequest, Ticket, open_reader
 
 BLOCK_BYTES = 4 << 20
-LONE_BYTES = 4096
-"""So few bytes that the drive's rate does not show in how long they take."""
 _BLOCKS_IN_FLIGHT = 8
 
 

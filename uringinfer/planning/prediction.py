@@ -37,7 +37,7 @@ def predict_tokens_per_second(plan: MemoryPlan, rates: Rates) -> float | None:
     if rates.compute is None:
         seconds = plan.bytes_per_token / rates.drive
     else:
-        latency = ASSUMED_LATENCY if rates.latency is None else rates.latency
+        latency, _ = _latency(rates)
         seconds = pass_seconds(
             plan.trunk.unit_bytes,
             plan.trunk.pinned,
@@ -78,9 +78,7 @@ def assumptions_of(plan: MemoryPlan, rates: Rates) -> list[Assumption]:
     if rates.compute is None:
         found.append(Assumption("processor", "takes no time, latency neither", "assumed"))
     else:
-        latency, origin = (
-            (ASSUMED_LATENCY, "assumed") if rates.latency is None else (rates.latency, rates.latency_origin)
-        )
+        latency, origin = _latency(rates)
         found.append(Assumption("latency of a lone read", f"{latency * 1e6:.0f} us", origin))
         found.append(Assumption("compute", format_rate(rates.compute), rates.compute_origin))
         if plan.trunk.streamed_bytes:
@@ -88,6 +86,11 @@ def assumptions_of(plan: MemoryPlan, rates: Rates) -> list[Assumption]:
     if plan.cache is not None:
         found += _of_experts(plan.cache, rates)
     return found
+
+
+def _latency(rates: Rates) -> tuple[float, str]:
+    """Seconds, and how they are known."""
+    return (ASSUMED_LATENCY, "assumed") if rates.latency is None else (rates.latency, rates.latency_origin)
 
 
 def _of_experts(cache: CachePlan, rates: Rates) -> list[Assumption]:

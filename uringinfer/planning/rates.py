@@ -13,6 +13,9 @@ Origin = Literal["clocked", "given", "saved by probe", "assumed"]
 ASSUMED_LATENCY = 100e-6
 """Seconds that a read takes beside its bytes, where that was not clocked: those of an NVMe drive."""
 
+LONE_BYTES = 4096
+"""A read of so few bytes shows a drive's latency, not its rate."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rates:

@@ -10,14 +10,12 @@ from typing import Any
 
 from uringinfer.environment import cache_directory
 from uringinfer.errors import EnvironmentError_, IntegrityError
-from uringinfer.planning.rates import Rates
+from uringinfer.planning.rates import LONE_BYTES, Rates
 from uringinfer.probing.report import ProbeReport
 from uringinfer.storage.device import find_device
 from uringinfer.storage.regular import read_regular, replaceable, replacing
 
 _FILE_NAME = "drives.json"
-LONE_BYTES = 4096
-"""Few enough that a drive's rate does not show in how long they take."""
 
 
 @dataclass(frozen=True, slots=True)
