@@ -298,4 +298,6 @@ def _experts_text(experts: ExpertStatistics) -> str:
         f" ({format_size(experts.demanded_bytes)}); {experts.guesses} read ahead"
         f" ({format_size(experts.guessed_bytes)}); hit rate {experts.hit_rate:.1%}"
     )
-    return text if experts.recall is None else f"{text}, guesses named {experts.recall:.1%} of what was used"
+    if experts.recall is None:
+        return text
+    return f"{text}, early guesses named {experts.recall:.1%} of what was used"

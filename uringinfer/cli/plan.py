@@ -69,7 +69,11 @@ def _sweep_range(text: str) -> list[int]:
     metavar="RATE",
     help="The same for routed experts.  [default: that of --compute]",
 )
-@click.option("--measure", is_flag=True, help="Clock drive and passes on MODEL, two seconds each.")
+@click.option(
+    "--measure",
+    is_flag=True,
+    help="Clock drive and passes on MODEL: two seconds each; passes with experts, four.",
+)
 @click.option(
     "--rates",
     "rates_path",

@@ -51,9 +51,9 @@ class ExpertSizes:
 class CachePlan:
     """The expert cache: `slots` of `record_bytes`; `hit_rate` is expected from `basis`, not certain.
 
-    A token uses `per_token` experts in each of `layers` layers. Of these, guesses are known to name the share
-    `recall`, 0 to 1, before they are asked for, by naming `named` experts of a layer; None where nothing is
-    known.
+    A token uses `per_token` experts in each of `layers` layers. Of these, early guesses are known to name the
+    share `recall`, 0 to 1, before they are asked for, by naming `named` experts of a layer; None where
+    nothing is known.
     """
 
     slots: int

@@ -24,7 +24,8 @@ class Rates:
     from the trunk, `streamed_compute` for segments of the trunk that were just read.
 
     Seconds: a read that is alone takes `latency` longer than its bytes do. Of the processor, guessing about
-    a layer's experts takes `guess`, and each read of an expert `per_read`. None where it is not known.
+    a layer's experts, early and late, takes `guess`, and each read of an expert `per_read`. None where it is
+    not known.
 
     The origins say how the drive's rate, its latency, and all of the processor's figures are known.
     """

@@ -12,8 +12,8 @@ class ExpertStatistics:
 
     `hits` were in memory by an earlier use, `prefetched` because they had been guessed, `misses` were not.
     `guesses` is how many were read on a guess. Bytes are what was read for demands, for guesses, and to fill
-    slots at the start. Of `recall_demanded` experts in turns that had been guessed about, the guess named
-    `recall_named`.
+    slots at the start. Of `recall_demanded` experts in turns that had been guessed about, the early
+    guess named `recall_named`.
     """
 
     hits: int = 0

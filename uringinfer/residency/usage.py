@@ -30,7 +30,7 @@ _NO_GUESSES = {"about": 0, "named": 0}
 class UsageCounts:
     """Uses of `num_experts` experts in each of `layers`, in order of execution.
 
-    Of `guessed_about` experts in turns that had been guessed about, guesses had named `named`.
+    Of `guessed_about` experts in turns that had been guessed about, the early ones had named `named`.
     """
 
     def __init__(self, layers: Sequence[int], num_experts: int) -> None:
@@ -46,7 +46,7 @@ class UsageCounts:
 
     @property
     def recall(self) -> float | None:
-        """Share of the experts in turns guessed about that guesses had named; None without guesses."""
+        """Share of the experts in turns guessed about that early guesses had named; None without."""
         return self.named / self.guessed_about if self.guessed_about else None
 
     def most_used(self) -> list[ExpertKey]:
