@@ -274,9 +274,10 @@ def _default(outlook: api.Outlook) -> str:
 def _prediction(outlook: api.Outlook) -> str:
     if outlook.rates.drive is None:
         return "unknown: give --drive or --measure"
-    if outlook.tokens_per_second is None:
+    speed = outlook.tokens_per_second
+    if speed is None:
         return "nothing is read: only compute bounds it"
-    return f"{'at most' if outlook.rates.compute is None else 'about'} {outlook.tokens_per_second:.2f}"
+    return f"{'at most' if outlook.rates.compute is None else 'about'} {speed:.2f}"
 
 
 def _assumptions_text(outlooks: Sequence[api.Outlook]) -> str:
