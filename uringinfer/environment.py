@@ -3,7 +3,7 @@
 | variable | meaning |
 |---|---|
 | `URINGINFER_NATIVE` | `0`: use neither the io_uring module nor the native kernels, even if they are built |
-| `XDG_CACHE_HOME` | checkpoints given to `generate` are packed below `$XDG_CACHE_HOME/uringinfer` |
+| `XDG_CACHE_HOME` | packed checkpoints and the rates of drives are kept in `$XDG_CACHE_HOME/uringinfer` |
 """
 
 from __future__ import annotations
