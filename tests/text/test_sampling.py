@@ -39,6 +39,16 @@ def random_logits(seed, vocab=300):
     return np.random.default_rng(seed).normal(0, 3, vocab).astype(np.float32)
 
 
+@given(
+    st.lists(st.floats(width=32, allow_nan=False) | st.sampled_from([0.0, -0.0, 1.5, -np.inf]), min_size=1)
+)
+def test_the_likeliest_come_first_and_equal_ones_by_id(values):
+    logits = np.array([*values, np.finfo(np.float32).max], np.float32)
+    logits[logits == np.inf] = 3
+    ids, _ = Sampler(SamplingOptions(temperature=1)).distribution(logits)
+    assert ids.tolist() == np.argsort(-logits, kind="stable").tolist()
+
+
 options_strategy = st.builds(
     SamplingOptions,
     temperature=st.floats(0.2, 3),
