@@ -55,9 +55,9 @@ READS: dict[str, Any] = {"overlapped": None, "one": OneAtATime, "batch": BatchAt
 WHOLE_RECORD = 4 << 20
 """Pieces of synchronous readers: no record is split, so that one read at a time is one."""
 TABLE_HEAD = """\
-| case | budget | tokens/s | read per token | hits | recall | guesses used | waiting | drive busy |
-|---|---|---|---|---|---|---|---|---|"""
-"""What `Case.row` gives; "drive busy" is the rate of reading in decoding as a share of the reader's alone."""
+| case | budget | tokens/s | read per token | hits | recall | guesses used | waiting | drive busy | rate |
+|---|---|---|---|---|---|---|---|---|---|"""
+"""What `Case.row` gives."""
 METHOD = """\
 `python scripts/bench_moe.py`: a model with random zero-mean weights, in which nearly all experts are
 used, about equally often. It chooses 8 of 128 experts in each layer, as Qwen3-30B-A3B does, at half of
@@ -65,7 +65,7 @@ that model's width; a record is as large as one of its experts at 2.7 bits a wei
 "One read at a time" is what an engine with synchronous reads does: each missing expert is one blocking
 read when the sum comes to it, then it is computed. "One batch a layer" reads all that a layer lacks at
 full queue depth and waits for it. Recall is that of the early guess. Targets: 1.5 times the tokens per
-second of one read at a time; 0.9 of the reader's rate where experts stream all the time (20 %)."""
+second of one read at a time; 0.9 of the reader's rate while experts stream."""
 
 
 def prepare(directory: Path, formats: Sequence[str] = (KEEP,)) -> list[Container]:
@@ -164,15 +164,16 @@ class Case:
     def row(self) -> str:
         decodes = [run["decode"] for run in self.runs]
         experts = decodes[-1]["experts"]
-        busy = [
-            decode["read_bytes_per_second"] / rate for decode, rate in zip(decodes, self.rates, strict=True)
+        shares = [
+            decode["busy_bytes_per_second"] / rate for decode, rate in zip(decodes, self.rates, strict=True)
         ]
         recall = "-" if experts["recall"] is None else f"{experts['recall']:.0%}"
         return (
             f"| {self.name} | {format_size(self.budget)} | {self.median('decode', 'tokens_per_second'):.2f} |"
             f" {format_size(round(self.median('decode', 'bytes_per_token')))} | {experts['hit_rate']:.1%} |"
             f" {recall} | {experts['prefetched']} of {experts['guesses']} |"
-            f" {self.median('decode', 'disk_wait_share'):.0%} | {statistics.median(busy):.0%} |"
+            f" {self.median('decode', 'disk_wait_share'):.0%} |"
+            f" {self.median('decode', 'disk_busy_share'):.0%} | {statistics.median(shares):.0%} |"
         )
 
 
@@ -242,8 +243,8 @@ def measure(container: Container, rounds: int, tokens: int) -> None:
             print(case.row())
     print()
     print(
-        '"drive busy" is the rate at which decoding reads as a share of what the reader alone gives; hits'
-        " count what guesses brought."
+        '"drive busy" is the share of the time in which something is being read, "rate" the rate of reading'
+        " in that time as a share of what the reader alone gives; hits count what guesses brought."
     )
     print()
     for both, plain, one, batch in groups:

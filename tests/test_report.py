@@ -10,13 +10,13 @@ from uringinfer.residency.expert_statistics import ExpertStatistics
 from uringinfer.residency.trunk import TrunkStatistics
 
 
-def snapshot(seconds, passes, pinned, streamed, rows, waited, system, written=0):
-    trunk = TrunkStatistics(passes, pinned, streamed, rows, waited * 0.75, waited * 0.25)
+def snapshot(seconds, passes, pinned, streamed, rows, waited, system, written=0, busy=0.0):
+    trunk = TrunkStatistics(passes, pinned, streamed, rows, waited * 0.75, waited * 0.25, busy)
     return Snapshot(seconds, trunk, ExpertStatistics(), seconds, system, written)
 
 
-START = snapshot(10.0, passes=1, pinned=100, streamed=300, rows=5, waited=1.0, system=0.5)
-END = snapshot(14.0, passes=5, pinned=500, streamed=2_000_000_300, rows=25, waited=3.0, system=0.9)
+START = snapshot(10.0, passes=1, pinned=100, streamed=300, rows=5, waited=1.0, system=0.5, busy=1.5)
+END = snapshot(14.0, passes=5, pinned=500, streamed=2_000_000_300, rows=25, waited=3.0, system=0.9, busy=4.0)
 PHASE = Phase.between(START, END, tokens=4)
 IDLE = Phase.between(END, END, tokens=0)
 
@@ -62,6 +62,8 @@ def test_rates_of_a_phase_follow_from_its_counters():
     assert PHASE.bytes_per_token == 500_000_005
     assert PHASE.wait_share == 0.5
     assert PHASE.read_rate == 500_000_005
+    assert PHASE.busy_share == 0.625
+    assert PHASE.busy_rate == pytest.approx(2_000_000_020 / 2.5)
     assert PHASE.hit_rate == pytest.approx(400 / 2_000_000_400)
     assert PHASE.system_seconds_per_gb == pytest.approx(0.2)
 
@@ -73,6 +75,8 @@ def test_a_phase_that_did_nothing_has_no_rates():
         "bytes_per_token",
         "hit_rate",
         "disk_wait_share",
+        "disk_busy_share",
+        "busy_bytes_per_second",
         "read_bytes_per_second",
         "system_seconds_per_gb",
         "experts",

@@ -64,13 +64,14 @@ class Phase:
 
     `pinned_bytes` and `streamed_bytes` are what the passes used from memory and from the drive,
     `embedding_bytes` what rows read on demand took, `experts` what the expert cache did. `wait_seconds` of
-    `seconds` went by waiting for reads.
+    `seconds` went by waiting for reads; in `busy_seconds` of them something was being read.
     """
 
     tokens: int
     passes: int
     seconds: float
     wait_seconds: float
+    busy_seconds: float
     pinned_bytes: int
     streamed_bytes: int
     embedding_bytes: int
@@ -87,6 +88,7 @@ class Phase:
             passes=last.passes - first.passes,
             seconds=after.seconds - before.seconds,
             wait_seconds=last.wait_seconds - first.wait_seconds + experts.wait_seconds,
+            busy_seconds=last.busy_seconds - first.busy_seconds,
             pinned_bytes=last.pinned_bytes - first.pinned_bytes,
             streamed_bytes=last.streamed_bytes - first.streamed_bytes,
             embedding_bytes=last.embedding_bytes - first.embedding_bytes,
@@ -121,6 +123,16 @@ class Phase:
         return self.wait_seconds / self.seconds if self.seconds > 0 else None
 
     @property
+    def busy_share(self) -> float | None:
+        """Share of the time in which something was being read, 0 to 1."""
+        return self.busy_seconds / self.seconds if self.seconds > 0 else None
+
+    @property
+    def busy_rate(self) -> float | None:
+        """Bytes per second from the drive while something was being read."""
+        return self.bytes_read / self.busy_seconds if self.busy_seconds > 0 else None
+
+    @property
     def read_rate(self) -> float | None:
         """Bytes per second from the drive, over the whole phase."""
         return self.bytes_read / self.seconds if self.seconds > 0 else None
@@ -146,6 +158,8 @@ class Phase:
             "bytes_per_token": self.bytes_per_token,
             "hit_rate": self.hit_rate,
             "disk_wait_share": self.wait_share,
+            "disk_busy_share": self.busy_share,
+            "busy_bytes_per_second": self.busy_rate,
             "read_bytes_per_second": self.read_rate,
             "experts": self.experts.to_json() if self.experts.used else None,
             "user_seconds": self.user_seconds,
@@ -284,7 +298,10 @@ def _phase_text(name: str, phase: Phase) -> str:
         parts.append(f"hit rate {phase.hit_rate:.1%}")
     parts.append(f"{phase.wait_share or 0.0:.0%} waiting for the drive")
     if phase.bytes_read and phase.read_rate is not None:
-        parts.append(f"read at {format_rate(phase.read_rate)}")
+        parts.append(
+            f"read at {format_rate(phase.read_rate)}, the drive busy for {phase.busy_share or 0.0:.0%}"
+            " of the time"
+        )
         parts.append(f"{1e3 * (phase.system_seconds_per_gb or 0.0):.0f} ms kernel CPU per GB")
     return ", ".join(parts) + _experts_text(phase.experts)
 

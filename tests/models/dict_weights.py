@@ -111,7 +111,9 @@ class DictExperts:
                 self._experts[layer.layer, expert] = _expert_weights(layer, expert, checkpoint, fmt, taken)
 
     @contextmanager
-    def demand(self, layer, routed):
+    def demand(self, layer, routed, meanwhile=None):
+        if meanwhile is not None:
+            meanwhile()
         self.demanded.append((layer, routed.copy()))
         distinct = np.unique(routed).tolist()
         self._random.shuffle(distinct)

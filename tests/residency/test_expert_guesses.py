@@ -87,6 +87,33 @@ def test_slots_for_two_turns_are_enough_to_guess_a_whole_turn_while_another_goes
     assert (cache.statistics().prefetched, cache.statistics().misses) == (3, 3)
 
 
+@pytest.mark.parametrize(("loaded", "at_once"), [((1, 2), True), ((1,), False), ((), True)])
+def test_a_guess_waits_while_the_drive_is_busy_and_there_is_something_to_compute(bench, loaded, at_once):
+    cache = bench.cache(8, lookahead=2)
+    if loaded:
+        bench.use(cache, 0, *loaded)
+    guesses = []
+    with cache.demand(
+        0, np.array([[1, 2]]), lambda: guesses.append(len(bench.reader.open_tickets))
+    ) as arriving:
+        assert len(guesses) == at_once
+        next(arriving)
+        assert len(guesses) == at_once
+        list(arriving)
+    assert guesses == [2 - len(loaded)]  # before anything is waited for, and once
+
+
+def test_a_guess_that_fails_leaves_no_expert_behind_that_cannot_go(bench):
+    cache = bench.cache(2, "lru", lookahead=2)
+
+    def fail():
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), cache.demand(0, np.array([[1, 2]]), fail):
+        pass
+    assert sorted(bench.use(cache, 1, 5, 6)) == [5, 6]
+
+
 def test_a_guess_takes_no_slot_of_the_turn_that_goes_on(bench):
     cache = bench.cache(3, poison=True, lookahead=3)
     with cache.demand(0, np.array([[1, 2]])) as arriving:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from uringinfer.errors import UsageError
+from uringinfer.storage import pieces
 from uringinfer.storage.direct import Direct, StorageFile
 from uringinfer.storage.pieces import PieceQueue, own_submission
 from uringinfer.storage.reader import Priority, ReadRequest
@@ -98,6 +99,33 @@ def test_a_ticket_of_something_else_is_refused() -> None:
 
     with pytest.raises(UsageError, match="no ticket of this reader"):
         own_submission(Other())
+
+
+def test_the_drive_is_busy_from_the_first_start_to_the_last_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 10.0
+    monkeypatch.setattr(pieces.time, "perf_counter", lambda: now)
+    queue = PieceQueue(4096, 2)
+    queue.push([request(3 * 4096)])
+    assert queue.busy_seconds == 0.0
+    for later in (1.0, 0.5):
+        now += later
+        piece = queue.peek()
+        assert piece is not None
+        queue.start(piece)
+    now += 2.0
+    assert queue.busy_seconds == 2.5
+    queue.complete(0, 4096)
+    now += 4.0
+    queue.complete(1, 4096)
+    now += 8.0
+    assert queue.busy_seconds == 6.5
+    piece = queue.peek()
+    assert piece is not None
+    queue.start(piece)
+    now += 16.0
+    queue.complete(2, 4096)
+    queue.complete(2, 4096)
+    assert queue.busy_seconds == 22.5
 
 
 def test_a_submission_of_which_nothing_was_started_can_be_taken_back() -> None:

@@ -134,7 +134,7 @@ def test_when_the_demand_is_served_several_threads_go_on_with_speculation(conten
 
     pread = ScriptedPread(content, script)
     pread.open.clear()
-    reader = open_scripted(pread, queue_depth=4)
+    reader = open_scripted(pread, queue_depth=8)
     demand = reader.submit([ReadRequest(FILE, 0, np.zeros(BLOCK, np.uint8), Priority.DEMAND)])
     guess = reader.submit(
         [ReadRequest(FILE, 10 * BLOCK, np.zeros(2 * BLOCK, np.uint8), Priority.SPECULATION)]

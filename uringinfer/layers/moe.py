@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -80,9 +81,8 @@ class Moe:
     def forward(self, weights: Weights, x: Floats, step: Step) -> Floats:
         """x [T, hidden] -> [T, hidden]."""
         routing = step.take_gate(self.gate).route(weights.kernels, x)
-        with weights.experts.demand(self.experts.layer, routing.experts) as arriving:
-            if self.wants_guess(weights, x):
-                self.look_ahead(weights, x, step)
+        look_ahead = partial(self.look_ahead, weights, x, step) if self.wants_guess(weights, x) else None
+        with weights.experts.demand(self.experts.layer, routing.experts, look_ahead) as arriving:
             z = x if self.latent is None else self.latent.enter(weights, x)
             shared = self._shared(weights, x, step)
             outputs = np.full((*routing.experts.shape, self._width), np.nan, np.float32)

@@ -7,7 +7,7 @@ the order in which its family declared them; the trunk refuses anything else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -33,13 +33,14 @@ class Experts(Protocol):
         ...
 
     def demand(
-        self, layer: int, routed: Ids
+        self, layer: int, routed: Ids, meanwhile: Callable[[], None] | None = None
     ) -> AbstractContextManager[Iterator[list[tuple[int, ExpertWeights]]]]:
         """Asks for the experts of `routed` [T, K], each token's in the router's order.
 
         Every missing one is submitted to the reader before this returns. The iterator gives each distinct
         expert once, in batches: those in memory first, then the others as they arrive. An expert's weights
-        are valid until the iterator is advanced or the context is left."""
+        are valid until the iterator is advanced or the context is left. `meanwhile` is called once, at the
+        latest when the first batch was used: for what may wait until the drive has nothing to do."""
         ...
 
     def hint(self, layer: int, guessed: Ids, *, late: bool = False) -> None:

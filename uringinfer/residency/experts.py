@@ -112,22 +112,29 @@ class ExpertCache:
                     progress(done, total)
 
     @contextmanager
-    def demand(self, layer: int, routed: Ids) -> Iterator[Iterator[list[tuple[int, ExpertWeights]]]]:
+    def demand(
+        self, layer: int, routed: Ids, meanwhile: Callable[[], None] | None = None
+    ) -> Iterator[Iterator[list[tuple[int, ExpertWeights]]]]:
         """Asks for the experts of `routed` [T, K], each token's in the router's order.
 
         What is missing is submitted to the reader before this returns, as far as slots can be had. The
         iterator gives each distinct expert once, several at a time, with their weights, which are valid
         until the iterator is advanced or the context is left. Raises IntegrityError for a record that cannot
         be read or is damaged.
+
+        `meanwhile` is work that can wait for as long as the drive is busy and there is something to compute,
+        as a guess can: called once, before this returns or between two batches.
         """
         if self.on_routed is not None:
             self.on_routed(layer, routed)
         turn = self._begin_turn(layer, routed)
-        arriving = self._arriving(turn)
         try:
-            yield arriving
+            if meanwhile is not None and not turn.overlaps:
+                meanwhile()
+                meanwhile = None
+            with contextlib.closing(self._arriving(turn, meanwhile)) as arriving:
+                yield arriving
         finally:
-            arriving.close()
             for entry in (*turn.here, *turn.coming):  # only if the turn was abandoned
                 entry.is_used = False
                 self._let_go(entry)
@@ -234,14 +241,18 @@ class ExpertCache:
         self._read(missing, Priority.DEMAND)
         return turn
 
-    def _arriving(self, turn: Turn) -> Generator[list[tuple[int, ExpertWeights]], None, None]:
+    def _arriving(
+        self, turn: Turn, meanwhile: Callable[[], None] | None
+    ) -> Generator[list[tuple[int, ExpertWeights]], None, None]:
         while turn.here or turn.coming or turn.waiting:
             if not (turn.here or turn.coming):
                 self._make_room()
                 self._read(self._admit_waiting(turn), Priority.DEMAND)
                 continue
             self._reader.poll()
-            batch = self._next_batch(turn)
+            batch = turn.next_batch()
+            for entry in batch:
+                self._finish_read(entry)
             leases = [self._lease(entry) for entry in batch]
             try:
                 yield [
@@ -249,12 +260,16 @@ class ExpertCache:
                     for entry, lease in zip(batch, leases, strict=True)
                 ]
             finally:
+                turn.remove(batch)
                 for entry, lease in zip(batch, leases, strict=True):
                     lease.release()
                     entry.is_used = False
                     self._let_go(entry)
             if turn.waiting:
                 self._read(self._admit_waiting(turn), Priority.DEMAND)
+            if meanwhile is not None:
+                meanwhile()
+                meanwhile = None
 
     def _lease(self, entry: Resident) -> Lease:
         return Lease(self._records.name(entry.key), entry.slot, self._records.nbytes(entry.key[0]))
@@ -268,21 +283,6 @@ class ExpertCache:
         if not weights.biases:
             entry.weights = weights
         return weights
-
-    def _next_batch(self, turn: Turn) -> list[Resident]:
-        """What can be used now, in memory or arrived; at least one, which may take a wait."""
-        here = turn.here[: turn.batch]
-        arrived = []
-        if len(here) < turn.batch:
-            arrived = [entry for entry in turn.coming if entry.slot.ticket is None or entry.slot.ticket.done]
-            arrived = arrived[: turn.batch - len(here)]
-        if not here and not arrived:
-            arrived = turn.coming[:1]
-        for entry in arrived:
-            self._finish_read(entry)
-        del turn.here[: len(here)]
-        turn.coming = [entry for entry in turn.coming if entry not in arrived]
-        return [*here, *arrived]
 
     def _admit_waiting(self, turn: Turn) -> list[Resident]:
         """Gives what waits for a slot one, in order, as far as slots can be had -> those, still unread."""
@@ -355,7 +355,7 @@ class ExpertCache:
     def _settle_orphans(self) -> None:
         """Lets those go whose reads are over. One that failed is read again if it is ever demanded."""
         for entry in list(self._orphans.values()):
-            if entry.slot.ticket is None or entry.slot.ticket.done:
+            if not entry.is_coming:
                 self._forget_orphan(entry)
 
     def _forget_orphan(self, entry: Resident) -> None:

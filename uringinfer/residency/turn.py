@@ -29,6 +29,11 @@ class Resident:
         self.weights: ExpertWeights | None = None
         """What the slot holds, once it was used."""
 
+    @property
+    def is_coming(self) -> bool:
+        """Its read is not over, as far as the reader has been asked."""
+        return self.slot.ticket is not None and not self.slot.ticket.done
+
 
 @dataclass(slots=True)
 class Turn:
@@ -40,3 +45,21 @@ class Turn:
     here: list[Resident]
     coming: list[Resident]
     waiting: deque[ExpertKey]
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether some of its experts can be computed while the drive reads others."""
+        return bool(self.here) and any(entry.is_coming for entry in self.coming)
+
+    def next_batch(self) -> list[Resident]:
+        """What can be used now, in memory or arrived; at least one, which may have to be waited for."""
+        here = self.here[: self.batch]
+        arrived = [entry for entry in self.coming if not entry.is_coming][: self.batch - len(here)]
+        if not here and not arrived:
+            arrived = self.coming[:1]
+        return [*here, *arrived]
+
+    def remove(self, batch: list[Resident]) -> None:
+        """`batch` was handed out."""
+        self.here = [entry for entry in self.here if entry not in batch]
+        self.coming = [entry for entry in self.coming if entry not in batch]

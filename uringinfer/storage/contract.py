@@ -7,8 +7,8 @@ Invariants of the contract:
 - A request is complete only when all of its bytes are there; short reads are continued inside the reader.
 - Requests are split into pieces of at most `split_bytes`; at most `queue_depth` pieces are in flight.
 - Pieces start in order of priority, then of submission. Speculation never delays demand: while anything more
-  urgent waits, no speculative piece starts, and it holds at most half of the places in flight. What somebody
-  waits for is demand, whatever it was submitted as.
+  urgent waits, no speculative piece starts, and it holds at most a quarter of the places in flight. What
+  somebody waits for is demand, whatever it was submitted as.
 - The destination belongs to the reader from `submit` until the ticket is done.
 - A failed read raises IntegrityError from `wait`, naming file, offset, length and cause; end of file too.
 - A reader belongs to the thread that made it.
@@ -68,7 +68,9 @@ class Ticket(Protocol):
 class ReaderStatistics:
     """Counters since the reader was made; bytes and seconds.
 
-    `bytes_by_priority` has the keys "demand", "trunk" and "speculation".
+    `bytes_by_priority` has the keys "demand", "trunk" and "speculation". In `wait_seconds` somebody waited
+    for a read, in `busy_seconds` at least one was in flight, as far as the reader has been asked: on io_uring
+    a read that is over counts until the next call.
     """
 
     requests: int = 0
@@ -78,6 +80,7 @@ class ReaderStatistics:
     retries: int = 0
     errors: int = 0
     wait_seconds: float = 0.0
+    busy_seconds: float = 0.0
     bytes_by_priority: dict[str, int] = field(default_factory=dict)
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections import deque
 from collections.abc import Sequence
 
@@ -105,10 +106,12 @@ class PieceQueue:
         self.started: dict[int, Piece] = {}
         self._split = split_bytes
         self._depth = queue_depth
-        # demand finds room at once: speculation never holds more than half of the places
-        self._speculation_depth = max(1, queue_depth // 2)
+        # two keep a drive busy, and what has not begun can still be taken back when more is known
+        self._speculation_depth = max(1, queue_depth // 4)
         self._waiting: tuple[deque[Read], ...] = tuple(deque() for _ in Priority)
         self.next_number = 0
+        self._busy_seconds = 0.0
+        self._busy_since = 0.0
 
     def push(self, requests: Sequence[ReadRequest]) -> Submission:
         """Puts `requests` at the end of their queues. UsageError, and nothing queued, if one is wrong."""
@@ -165,9 +168,16 @@ class PieceQueue:
                     return Piece(read, read.position, min(self._split, read.nbytes - read.position), priority)
         return None
 
+    @property
+    def busy_seconds(self) -> float:
+        """Seconds in which at least one piece was in flight."""
+        return self._busy_seconds + (time.perf_counter() - self._busy_since if self.started else 0.0)
+
     def start(self, piece: Piece) -> int:
         """Records that `piece`, just peeked, is in flight; its number, counted from zero without gaps."""
         number = self.next_number
+        if not self.started:
+            self._busy_since = time.perf_counter()
         self.started[number] = piece  # overwrites what an interruption here left behind
         self.next_number = number + 1
         read = piece.read
@@ -197,6 +207,8 @@ class PieceQueue:
         read = piece.read
         if not read.has_more and not self._has_started(read, number):
             read.submission.pending.pop(read, None)
+        if len(self.started) == 1:
+            self._busy_seconds = self.busy_seconds
         self.started.pop(number, None)
         return read.submission if read.submission.done else None
 

@@ -98,6 +98,7 @@ class PreadvReader:
             return dataclasses.replace(
                 counters,
                 wait_seconds=self._wait_seconds,
+                busy_seconds=self._queue.busy_seconds,
                 bytes_by_priority=dict(counters.bytes_by_priority),
             )
 

@@ -267,7 +267,10 @@ class UringReader:
     def statistics(self) -> ReaderStatistics:
         counters = self._queue.statistics
         return dataclasses.replace(
-            counters, wait_seconds=self._wait_seconds, bytes_by_priority=dict(counters.bytes_by_priority)
+            counters,
+            wait_seconds=self._wait_seconds,
+            busy_seconds=self._queue.busy_seconds,
+            bytes_by_priority=dict(counters.bytes_by_priority),
         )
 
     def close(self) -> None:
