@@ -41,13 +41,14 @@ def test_demand_goes_before_the_trunk_but_not_before_what_is_in_flight(window, t
     assert drive.finish(trunk) == 10.0
 
 
-def test_half_as_much_speculation_as_of_the_trunk_is_in_flight():
-    drive = Drive(window=4.0)
-    guess = drive.submit(0.0, 8.0, Priority.SPECULATION)
+@pytest.mark.parametrize(("kind", "there"), [(Priority.SPECULATION, 5.0), (Priority.EXPECTED, 7.0)])
+def test_of_guesses_only_their_share_is_in_flight(kind, there):
+    drive = Drive(window=8.0)
+    guess = drive.submit(0.0, 8.0, kind)
 
     trunk = drive.submit(1.0, 2.0, Priority.TRUNK)
 
-    assert drive.finish(trunk) == 5.0
+    assert drive.finish(trunk) == there
     assert drive.finish(guess) == 10.0
 
 
@@ -60,7 +61,7 @@ def test_what_somebody_waits_for_goes_before_the_trunk():
 
 
 def test_a_read_that_has_not_begun_is_taken_back():
-    drive = Drive(window=4.0)
+    drive = Drive(window=8.0)
     guesses = [drive.submit(0.0, 1.0, Priority.SPECULATION) for _ in range(4)]
 
     for guess in guesses:

@@ -121,7 +121,7 @@ def test_wrong_guesses_cost_the_drive_only_what_it_has_begun():
     turns = {"count": 2, "used": 1, "absence": 1.0, "compute": 0.0, "read": 1.0}
     assert in_turns(**turns, wrong=8.0) == pytest.approx(in_turns(**turns))
     # two are in flight when the second turn asks for its own
-    assert in_turns(**turns, wrong=8.0, in_flight=4.0) == pytest.approx(in_turns(**turns) + 2.0)
+    assert in_turns(**turns, wrong=8.0, in_flight=8.0) == pytest.approx(in_turns(**turns) + 2.0)
 
 
 @given(

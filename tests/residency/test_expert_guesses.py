@@ -21,6 +21,18 @@ def test_a_guess_is_read_behind_everything_else_and_counts_as_prefetched(bench):
     assert (statistics.recall_demanded, statistics.recall_named) == (3, 2)
 
 
+def test_a_late_guess_goes_before_an_early_one_and_counts_as_guessed_too(bench):
+    cache = bench.cache(8, lookahead=2)
+    cache.hint(1, np.array([5, 6]))
+    cache.hint(1, np.array([5, 7]), late=True)
+    assert [[request.priority for request in batch] for batch in bench.reader.batches] == [
+        [Priority.SPECULATION] * 2,
+        [Priority.EXPECTED],
+    ]
+    bench.use(cache, 1, 5, 7)
+    assert cache.statistics().guessed_bytes == 2 * RECORD  # expert 6 was taken back
+
+
 def test_a_prefetched_expert_is_an_ordinary_hit_the_next_time(bench):
     cache = bench.cache(8, lookahead=3)
     cache.hint(1, np.array([5]))

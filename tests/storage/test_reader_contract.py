@@ -211,7 +211,12 @@ def test_statistics_count_requests_pieces_and_bytes_by_priority(
         reader.wait(reader.submit(requests))
         counted = reader.statistics()
     assert (counted.requests, counted.pieces, counted.bytes_read) == (2, 3, 3 * BLOCK)
-    assert counted.bytes_by_priority == {"demand": 2 * BLOCK, "trunk": 0, "speculation": BLOCK}
+    assert counted.bytes_by_priority == {
+        "demand": 2 * BLOCK,
+        "trunk": 0,
+        "expected": 0,
+        "speculation": BLOCK,
+    }
 
 
 def test_statistics_are_a_copy(open_one: OpenReader, file: StorageFile) -> None:

@@ -158,6 +158,19 @@ def test_speculation_holds_a_quarter_of_the_places(content: Bytes) -> None:
     assert [read.offset // BLOCK for read in ring.taken[2:]] == [30, 31, 32, 33]
 
 
+def test_expected_reads_go_before_speculation_and_both_together_hold_half_of_the_places(
+    content: Bytes,
+) -> None:
+    ring = ScriptedRing(content)
+    ring.held = True
+    reader = open_scripted(ring, queue_depth=8)
+    for start, priority in ((0, Priority.SPECULATION), (20, Priority.EXPECTED)):
+        reader.submit([ReadRequest(FILE, start * BLOCK, np.zeros(9 * BLOCK, np.uint8), priority)])
+    assert [read.offset // BLOCK for read in ring.taken] == [0, 1, 20, 21]
+    reader.submit([ReadRequest(FILE, 40 * BLOCK, np.zeros(BLOCK, np.uint8), Priority.DEMAND)])
+    assert [read.offset // BLOCK for read in ring.taken[4:]] == [40]
+
+
 def test_speculation_does_not_start_beside_demand(content: Bytes) -> None:
     ring = ScriptedRing(content)
     ring.held = True

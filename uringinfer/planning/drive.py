@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from uringinfer.storage.contract import Priority
+from uringinfer.storage.contract import GUESS_SHARES, Priority
 
 
 class Read:
@@ -29,7 +29,7 @@ class Read:
 
 class Drive:
     """Serves reads. One that finds the drive idle takes `latency` seconds longer; `window` seconds of reads
-    are in flight at once, of speculation half as many. All times are those of one clock and never go back."""
+    are in flight at once, of guesses their share. All times are those of one clock and never go back."""
 
     def __init__(self, latency: float = 0.0, window: float = 0.0) -> None:
         self._latency = latency
@@ -68,7 +68,7 @@ class Drive:
     def withdraw(self, now: float, read: Read) -> None:
         """Takes `read` back at `now`, unless the drive has it already."""
         self.run(now)
-        room = self._window / 2
+        room = self._window * GUESS_SHARES[read.priority]
         for queued in self._queues[read.priority]:
             if queued is read:
                 if room <= 0.0 and not read.begun:
@@ -81,7 +81,7 @@ class Drive:
         if self._in_flight or any(self._queues[: priority + 1]):
             return
         for below in range(priority + 1, len(self._queues)):
-            room = self._window / (2 if below == Priority.SPECULATION else 1)
+            room = self._window * GUESS_SHARES.get(Priority(below), 1.0)
             for read in self._queues[below]:
                 if room <= 0.0:
                     break

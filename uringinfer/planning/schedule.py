@@ -149,8 +149,13 @@ class _Experts:
         demanded = self._absent - len(self._right)
         now += demanded * turns.per_read
         asked = [drive.submit(now, turns.read, Priority.DEMAND) for _ in range(demanded)]
-        now = self._guess(now)
-        now += (turns.used - demanded - len(coming)) * turns.compute
+        resident = turns.used - demanded - len(coming)
+        overlaps = resident > 0 and resident < turns.used
+        if not overlaps:
+            now = self._guess(now)
+        now += resident * turns.compute
+        if overlaps:
+            now = self._guess(now)
         for read in (*asked, *coming):
             now = _await(drive, read, now) + turns.compute
         return now

@@ -5,6 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from uringinfer.storage.reader import Priority
+
+COUNTED_AS = {
+    Priority.DEMAND: "demanded",
+    Priority.TRUNK: "preloaded",
+    Priority.EXPECTED: "guessed",
+    Priority.SPECULATION: "guessed",
+}
+"""As what the bytes of a read count."""
+
 
 @dataclass(frozen=True, slots=True)
 class ExpertStatistics:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uringinfer.errors import IntegrityError, ResidencyError
-from uringinfer.residency.expert_statistics import ExpertStatistics
+from uringinfer.residency.expert_statistics import COUNTED_AS, ExpertStatistics
 from uringinfer.residency.lease import POISON, Lease, Slot
 from uringinfer.residency.lookahead import Lookahead
 from uringinfer.residency.policies import ExpertKey, Policy
@@ -87,7 +87,7 @@ class ExpertCache:
         self._turn_size = 0
         self._guesses = Lookahead()
         self._counts = {"hits": 0, "misses": 0, "prefetched": 0, "guesses": 0}
-        self._bytes = {Priority.DEMAND: 0, Priority.SPECULATION: 0, Priority.TRUNK: 0}
+        self._bytes = dict.fromkeys(COUNTED_AS.values(), 0)
         self._wait_seconds = 0.0
 
     def preload(self, keys: Sequence[ExpertKey], progress: Progress | None = None) -> None:
@@ -171,7 +171,7 @@ class ExpertCache:
                 self._orphans.pop(entry.key, None)
                 self._pinned.add(entry.key)
         self._counts["guesses"] += len(new)
-        self._read(new, Priority.SPECULATION)
+        self._read(new, Priority.EXPECTED if late else Priority.SPECULATION)
 
     def _has_room_for_guess(self) -> bool:
         """Whether, with one guess more, the next turn would still find its slots if all guesses are wrong."""
@@ -180,9 +180,9 @@ class ExpertCache:
     def statistics(self) -> ExpertStatistics:
         return ExpertStatistics(
             **self._counts,
-            demanded_bytes=self._bytes[Priority.DEMAND],
-            guessed_bytes=self._bytes[Priority.SPECULATION],
-            preloaded_bytes=self._bytes[Priority.TRUNK],
+            demanded_bytes=self._bytes["demanded"],
+            guessed_bytes=self._bytes["guessed"],
+            preloaded_bytes=self._bytes["preloaded"],
             wait_seconds=self._wait_seconds,
             recall_demanded=self._guesses.demanded,
             recall_named=self._guesses.named,
@@ -319,7 +319,7 @@ class ExpertCache:
     def _read(self, entries: Sequence[Resident], priority: Priority) -> None:
         """Submits the reads of `entries` in one batch."""
         requests = [self._records.request(entry.key, entry.slot.memory, priority) for entry in entries]
-        self._bytes[priority] += sum(request.destination.size for request in requests)
+        self._bytes[COUNTED_AS[priority]] += sum(request.destination.size for request in requests)
         for entry, ticket in zip(entries, self._reader.submit_each(requests), strict=True):
             entry.slot.ticket = ticket
             entry.failed = False
@@ -381,7 +381,7 @@ class ExpertCache:
             entry.failed = False
             return False
         self._counts["guesses"] -= 1
-        self._bytes[Priority.SPECULATION] -= self._records.nbytes(entry.key[0])
+        self._bytes["guessed"] -= self._records.nbytes(entry.key[0])
         del self._resident[entry.key]
         self._missing[entry.key[0]] += 1
         self._policy.discard(entry.key)

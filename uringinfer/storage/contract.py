@@ -6,9 +6,9 @@ Two implementations keep the same contract: `uring.UringReader` and `preadv.Prea
 Invariants of the contract:
 - A request is complete only when all of its bytes are there; short reads are continued inside the reader.
 - Requests are split into pieces of at most `split_bytes`; at most `queue_depth` pieces are in flight.
-- Pieces start in order of priority, then of submission. Speculation never delays demand: while anything more
-  urgent waits, no speculative piece starts, and it holds at most a quarter of the places in flight. What
-  somebody waits for is demand, whatever it was submitted as.
+- Pieces start in order of priority, then of submission. Guesses never delay demand: while anything more
+  urgent waits or demand is in flight, no piece of a guess starts. Guesses hold at most their share of the
+  places in flight (`GUESS_SHARES`). What somebody waits for is demand, whatever it was submitted as.
 - The destination belongs to the reader from `submit` until the ticket is done.
 - A failed read raises IntegrityError from `wait`, naming file, offset, length and cause; end of file too.
 - A reader belongs to the thread that made it.
@@ -40,7 +40,14 @@ class Priority(enum.IntEnum):
 
     DEMAND = 0
     TRUNK = 1
-    SPECULATION = 2
+    EXPECTED = 2
+    """A guess that is nearly sure."""
+    SPECULATION = 3
+
+
+GUESS_SHARES = {Priority.EXPECTED: 1 / 2, Priority.SPECULATION: 1 / 4}
+"""Share of the places in flight up to which guesses of each kind start. What has not begun can be taken back
+when more is known, so mere speculation only keeps a drive busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +75,9 @@ class Ticket(Protocol):
 class ReaderStatistics:
     """Counters since the reader was made; bytes and seconds.
 
-    `bytes_by_priority` has the keys "demand", "trunk" and "speculation". In `wait_seconds` somebody waited
-    for a read, in `busy_seconds` at least one was in flight, as far as the reader has been asked: on io_uring
-    a read that is over counts until the next call.
+    `bytes_by_priority` has the keys "demand", "trunk", "expected" and "speculation". In `wait_seconds`
+    somebody waited for a read, in `busy_seconds` at least one was in flight, as far as the reader has been
+    asked: on io_uring a read that is over counts until the next call.
     """
 
     requests: int = 0

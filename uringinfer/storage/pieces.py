@@ -22,7 +22,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from uringinfer.errors import IntegrityError, UringinferError, UsageError
-from uringinfer.storage.contract import Priority, ReaderStatistics, ReadRequest, Ticket
+from uringinfer.storage.contract import GUESS_SHARES, Priority, ReaderStatistics, ReadRequest, Ticket
 
 MAX_ATTEMPTS = 100
 """How often a piece is tried again after EAGAIN or EINTR before that counts as an error."""
@@ -106,8 +106,9 @@ class PieceQueue:
         self.started: dict[int, Piece] = {}
         self._split = split_bytes
         self._depth = queue_depth
-        # two keep a drive busy, and what has not begun can still be taken back when more is known
-        self._speculation_depth = max(1, queue_depth // 4)
+        self._guess_places = {
+            priority: max(1, int(share * queue_depth)) for priority, share in GUESS_SHARES.items()
+        }
         self._waiting: tuple[deque[Read], ...] = tuple(deque() for _ in Priority)
         self.next_number = 0
         self._busy_seconds = 0.0
@@ -154,12 +155,12 @@ class PieceQueue:
         """The piece to start next; None if nothing waits or there is no room."""
         if len(self.started) >= self._depth:
             return None
-        for priority, waiting in enumerate(self._waiting):
+        for priority, waiting in zip(Priority, self._waiting, strict=True):
             while waiting:
                 read = waiting[0]
                 if not read.has_more:
                     waiting.popleft()
-                elif priority == Priority.SPECULATION and not self._has_room_for_speculation():
+                elif priority in GUESS_SHARES and not self._has_room_for_guess(priority):
                     return None
                 elif read.again:
                     piece = read.again[-1]
@@ -245,13 +246,11 @@ class PieceQueue:
             for number, piece in self.started.items()
         )
 
-    def _has_room_for_speculation(self) -> bool:
+    def _has_room_for_guess(self, priority: Priority) -> bool:
         # a drive shares its rate among the reads in flight: what somebody waits for is to have all of it
         in_flight = [piece.priority for piece in self.started.values()]
-        return (
-            Priority.DEMAND not in in_flight
-            and in_flight.count(Priority.SPECULATION) < self._speculation_depth
-        )
+        guesses = sum(other in GUESS_SHARES for other in in_flight)
+        return Priority.DEMAND not in in_flight and guesses < self._guess_places[priority]
 
 
 def checked_address(request: ReadRequest) -> int:
