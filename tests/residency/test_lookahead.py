@@ -67,3 +67,15 @@ def test_recall_is_that_of_the_early_guess():
     guesses.guess(1, [5, 6], late=True)
     guesses.judge(1, {5, 6, 7, 9})
     assert (guesses.demanded, guesses.named) == (4, 1)
+
+
+def test_an_early_guess_must_be_right_more_often_where_a_late_one_follows():
+    alone, followed = Lookahead(), Lookahead()
+    for n in range(200):
+        chosen = {7} if n % 5 < 3 else set()
+        turn(alone, [7], chosen)
+        followed.guess(1, [7])
+        assert followed.guess(1, [7], late=True) == [7]
+        followed.judge(1, chosen)
+    assert alone.guess(1, [7]) == [7]
+    assert followed.guess(1, [7]) == []

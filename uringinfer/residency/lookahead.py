@@ -4,8 +4,8 @@ The next layer's router, applied to this layer's hidden state, names experts bef
 first with this layer's input, and once more, better, with its output. The real router still decides. A right
 guess moves a read to a time when the drive has nothing to do; a wrong one takes an expert's slot and may hold
 up what is demanded next. So how often each rank (best guess, second best, ...) of either guess was right
-lately is kept, and only ranks that are right more often than not are read. All are judged, read or not: a
-rank that improves is read again.
+lately is kept, and only ranks that are right often enough are read. All are judged, read or not: a rank that
+improves is read again.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from collections.abc import Collection, Sequence
 
 WORTH_READING = 0.5
 """Share of right guesses from which on a rank is read: a wrong read costs about what a right one saves."""
+
+WORTH_READING_EARLY = 0.7
+"""The same where a late guess follows: it will name what is right once more, in time for most of the read."""
 
 _MEMORY = 1 / 32
 """How much the latest guess counts in a rank's share."""
@@ -31,6 +34,7 @@ class Lookahead:
         """Share of guesses that were right lately, by (late, rank); a new rank is trusted."""
         self._layer = -1
         self._guesses: dict[bool, tuple[int, ...]] = {}
+        self._has_late = False
 
     def guess(self, layer: int, experts: Sequence[int], *, late: bool = False) -> list[int]:
         """`layer`, whose turn is next, is guessed to use `experts`, the likeliest first -> those worth
@@ -39,7 +43,9 @@ class Lookahead:
             self._guesses.clear()
         self._layer = layer
         self._guesses[late] = tuple(experts)
-        return [expert for rank, expert in enumerate(experts) if self._right[late, rank] >= WORTH_READING]
+        self._has_late = self._has_late or late
+        least = WORTH_READING if late or not self._has_late else WORTH_READING_EARLY
+        return [expert for rank, expert in enumerate(experts) if self._right[late, rank] >= least]
 
     def judge(self, layer: int, chosen: Collection[int]) -> None:
         """It is the turn of `layer`, and it uses `chosen`; closes the guesses."""
