@@ -55,7 +55,7 @@ READS: dict[str, Any] = {"overlapped": None, "one": OneAtATime, "batch": BatchAt
 WHOLE_RECORD = 4 << 20
 """Pieces of synchronous readers: no record is split, so that one read at a time is one."""
 TABLE_HEAD = """\
-| case | budget | tokens/s | read per token | hits | recall | guesses used | waiting | drive busy | rate |
+| case | budget | tokens/s | read per token | hits | recall | guesses used | waiting | in flight | rate |
 |---|---|---|---|---|---|---|---|---|---|"""
 """What `Case.row` gives."""
 METHOD = """\
@@ -165,7 +165,8 @@ class Case:
         decodes = [run["decode"] for run in self.runs]
         experts = decodes[-1]["experts"]
         shares = [
-            decode["busy_bytes_per_second"] / rate for decode, rate in zip(decodes, self.rates, strict=True)
+            decode["in_flight_bytes_per_second"] / rate
+            for decode, rate in zip(decodes, self.rates, strict=True)
         ]
         recall = "-" if experts["recall"] is None else f"{experts['recall']:.0%}"
         return (
@@ -173,7 +174,7 @@ class Case:
             f" {format_size(round(self.median('decode', 'bytes_per_token')))} | {experts['hit_rate']:.1%} |"
             f" {recall} | {experts['prefetched']} of {experts['guesses']} |"
             f" {self.median('decode', 'disk_wait_share'):.0%} |"
-            f" {self.median('decode', 'disk_busy_share'):.0%} | {statistics.median(shares):.0%} |"
+            f" {self.median('decode', 'in_flight_share'):.0%} | {statistics.median(shares):.0%} |"
         )
 
 
@@ -243,8 +244,9 @@ def measure(container: Container, rounds: int, tokens: int) -> None:
             print(case.row())
     print()
     print(
-        '"drive busy" is the share of the time in which something is being read, "rate" the rate of reading'
-        " in that time as a share of what the reader alone gives; hits count what guesses brought."
+        '"in flight" is the share of the time with a read in flight, until it is noticed that it is over,'
+        ' "rate" the rate of reading in that time as a share of what the reader alone gives; hits count what'
+        " guesses brought."
     )
     print()
     for both, plain, one, batch in groups:

@@ -62,8 +62,8 @@ def test_rates_of_a_phase_follow_from_its_counters():
     assert PHASE.bytes_per_token == 500_000_005
     assert PHASE.wait_share == 0.5
     assert PHASE.read_rate == 500_000_005
-    assert PHASE.busy_share == 0.625
-    assert PHASE.busy_rate == pytest.approx(2_000_000_020 / 2.5)
+    assert PHASE.in_flight_share == 0.625
+    assert PHASE.in_flight_rate == pytest.approx(2_000_000_020 / 2.5)
     assert PHASE.hit_rate == pytest.approx(400 / 2_000_000_400)
     assert PHASE.system_seconds_per_gb == pytest.approx(0.2)
 
@@ -75,8 +75,8 @@ def test_a_phase_that_did_nothing_has_no_rates():
         "bytes_per_token",
         "hit_rate",
         "disk_wait_share",
-        "disk_busy_share",
-        "busy_bytes_per_second",
+        "in_flight_share",
+        "in_flight_bytes_per_second",
         "read_bytes_per_second",
         "system_seconds_per_gb",
         "experts",

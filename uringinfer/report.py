@@ -64,14 +64,15 @@ class Phase:
 
     `pinned_bytes` and `streamed_bytes` are what the passes used from memory and from the drive,
     `embedding_bytes` what rows read on demand took, `experts` what the expert cache did. `wait_seconds` of
-    `seconds` went by waiting for reads; in `busy_seconds` of them something was being read.
+    `seconds` went by waiting for reads; in `in_flight_seconds` of them a read was
+    in flight, until it was noticed that it was over.
     """
 
     tokens: int
     passes: int
     seconds: float
     wait_seconds: float
-    busy_seconds: float
+    in_flight_seconds: float
     pinned_bytes: int
     streamed_bytes: int
     embedding_bytes: int
@@ -88,7 +89,7 @@ class Phase:
             passes=last.passes - first.passes,
             seconds=after.seconds - before.seconds,
             wait_seconds=last.wait_seconds - first.wait_seconds + experts.wait_seconds,
-            busy_seconds=last.busy_seconds - first.busy_seconds,
+            in_flight_seconds=last.in_flight_seconds - first.in_flight_seconds,
             pinned_bytes=last.pinned_bytes - first.pinned_bytes,
             streamed_bytes=last.streamed_bytes - first.streamed_bytes,
             embedding_bytes=last.embedding_bytes - first.embedding_bytes,
@@ -123,14 +124,14 @@ class Phase:
         return self.wait_seconds / self.seconds if self.seconds > 0 else None
 
     @property
-    def busy_share(self) -> float | None:
-        """Share of the time in which something was being read, 0 to 1."""
-        return self.busy_seconds / self.seconds if self.seconds > 0 else None
+    def in_flight_share(self) -> float | None:
+        """Share of the time with a read in flight, 0 to 1."""
+        return self.in_flight_seconds / self.seconds if self.seconds > 0 else None
 
     @property
-    def busy_rate(self) -> float | None:
-        """Bytes per second from the drive while something was being read."""
-        return self.bytes_read / self.busy_seconds if self.busy_seconds > 0 else None
+    def in_flight_rate(self) -> float | None:
+        """Bytes per second from the drive while a read was in flight."""
+        return self.bytes_read / self.in_flight_seconds if self.in_flight_seconds > 0 else None
 
     @property
     def read_rate(self) -> float | None:
@@ -158,8 +159,8 @@ class Phase:
             "bytes_per_token": self.bytes_per_token,
             "hit_rate": self.hit_rate,
             "disk_wait_share": self.wait_share,
-            "disk_busy_share": self.busy_share,
-            "busy_bytes_per_second": self.busy_rate,
+            "in_flight_share": self.in_flight_share,
+            "in_flight_bytes_per_second": self.in_flight_rate,
             "read_bytes_per_second": self.read_rate,
             "experts": self.experts.to_json() if self.experts.used else None,
             "user_seconds": self.user_seconds,
@@ -299,8 +300,8 @@ def _phase_text(name: str, phase: Phase) -> str:
     parts.append(f"{phase.wait_share or 0.0:.0%} waiting for the drive")
     if phase.bytes_read and phase.read_rate is not None:
         parts.append(
-            f"read at {format_rate(phase.read_rate)}, the drive busy for {phase.busy_share or 0.0:.0%}"
-            " of the time"
+            f"read at {format_rate(phase.read_rate)}, reads in flight for"
+            f" {phase.in_flight_share or 0.0:.0%} of the time"
         )
         parts.append(f"{1e3 * (phase.system_seconds_per_gb or 0.0):.0f} ms kernel CPU per GB")
     return ", ".join(parts) + _experts_text(phase.experts)

@@ -115,7 +115,7 @@ def test_shares_and_bytes_are_those_of_all_repetitions_together(engine):
     phase = replace(
         measure(engine, Workload("tg", 1), 1)[0],
         wait_seconds=0.5,
-        busy_seconds=0.8,
+        in_flight_seconds=0.8,
         pinned_bytes=600,
         streamed_bytes=200,
         embedding_bytes=40,
@@ -129,7 +129,7 @@ def test_shares_and_bytes_are_those_of_all_repetitions_together(engine):
     assert result.bytes_per_token == (200 + 40 + 50 + 10) / 2
     assert result.used_bytes_per_token == (800 + 4 * 100) / 2
     assert result.wait_share == 0.25
-    assert result.busy_share == 0.4
+    assert result.in_flight_share == 0.4
     assert result.cpu_seconds_per_gb == pytest.approx(0.5 / 600e-9)
     assert result.bound_by == "drive"
     assert replace(result, setup=replace(setup, overlaps=False)).bound_by == "one read at a time"

@@ -106,26 +106,26 @@ def test_the_drive_is_busy_from_the_first_start_to_the_last_result(monkeypatch: 
     monkeypatch.setattr(pieces.time, "perf_counter", lambda: now)
     queue = PieceQueue(4096, 2)
     queue.push([request(3 * 4096)])
-    assert queue.busy_seconds == 0.0
+    assert queue.in_flight_seconds == 0.0
     for later in (1.0, 0.5):
         now += later
         piece = queue.peek()
         assert piece is not None
         queue.start(piece)
     now += 2.0
-    assert queue.busy_seconds == 2.5
+    assert queue.in_flight_seconds == 2.5
     queue.complete(0, 4096)
     now += 4.0
     queue.complete(1, 4096)
     now += 8.0
-    assert queue.busy_seconds == 6.5
+    assert queue.in_flight_seconds == 6.5
     piece = queue.peek()
     assert piece is not None
     queue.start(piece)
     now += 16.0
     queue.complete(2, 4096)
     queue.complete(2, 4096)
-    assert queue.busy_seconds == 22.5
+    assert queue.in_flight_seconds == 22.5
 
 
 def test_a_submission_of_which_nothing_was_started_can_be_taken_back() -> None:

@@ -82,9 +82,9 @@ class Measurement:
         return self._sum("wait_seconds") / self._sum("seconds")
 
     @property
-    def busy_share(self) -> float:
-        """Share of the time in which something was being read, 0 to 1."""
-        return self._sum("busy_seconds") / self._sum("seconds")
+    def in_flight_share(self) -> float:
+        """Share of the time with a read in flight, 0 to 1."""
+        return self._sum("in_flight_seconds") / self._sum("seconds")
 
     @property
     def read_rate(self) -> float:
@@ -117,7 +117,7 @@ class Measurement:
             "hit_rate": self.hit_rate,
             "expert_hit_rate": self.expert_hit_rate,
             "disk_wait_share": self.wait_share,
-            "disk_busy_share": self.busy_share,
+            "in_flight_share": self.in_flight_share,
             "system_seconds_per_gb": self.cpu_seconds_per_gb,
             "peak_rss_bytes": self.peak_rss,
             "bound_by": self.bound_by,

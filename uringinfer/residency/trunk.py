@@ -52,7 +52,7 @@ class TrunkStatistics:
 
     `pinned_bytes` and `streamed_bytes` are what passes used from memory and from the ring;
     `embedding_bytes` is what rows read on demand took from the drive. The waits are those of the thread that
-    computes. In `busy_seconds` the reader, which others may use too, had something in flight.
+    computes. In `in_flight_seconds` the reader, which others may use too, had something in flight.
     """
 
     passes: int
@@ -61,7 +61,7 @@ class TrunkStatistics:
     embedding_bytes: int
     ring_wait_seconds: float
     embedding_wait_seconds: float
-    busy_seconds: float
+    in_flight_seconds: float
 
     @property
     def wait_seconds(self) -> float:
@@ -204,7 +204,7 @@ class Trunk:
             self._embeddings.bytes_read,
             self._ring.wait_seconds,
             self._embeddings.wait_seconds,
-            self._reader.statistics().busy_seconds,
+            self._reader.statistics().in_flight_seconds,
         )
 
     def close(self) -> None:

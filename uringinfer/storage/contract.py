@@ -76,8 +76,8 @@ class ReaderStatistics:
     """Counters since the reader was made; bytes and seconds.
 
     `bytes_by_priority` has the keys "demand", "trunk", "expected" and "speculation". In `wait_seconds`
-    somebody waited for a read, in `busy_seconds` at least one was in flight, as far as the reader has been
-    asked: on io_uring a read that is over counts until the next call.
+    somebody waited for a read, in `in_flight_seconds` at least one was in flight, as far as the reader has
+    been asked: on io_uring a read that is over counts until the next call.
     """
 
     requests: int = 0
@@ -87,7 +87,7 @@ class ReaderStatistics:
     retries: int = 0
     errors: int = 0
     wait_seconds: float = 0.0
-    busy_seconds: float = 0.0
+    in_flight_seconds: float = 0.0
     bytes_by_priority: dict[str, int] = field(default_factory=dict)
 
 

@@ -111,8 +111,8 @@ class PieceQueue:
         }
         self._waiting: tuple[deque[Read], ...] = tuple(deque() for _ in Priority)
         self.next_number = 0
-        self._busy_seconds = 0.0
-        self._busy_since = 0.0
+        self._in_flight_seconds = 0.0
+        self._in_flight_since = 0.0
 
     def push(self, requests: Sequence[ReadRequest]) -> Submission:
         """Puts `requests` at the end of their queues. UsageError, and nothing queued, if one is wrong."""
@@ -170,15 +170,17 @@ class PieceQueue:
         return None
 
     @property
-    def busy_seconds(self) -> float:
+    def in_flight_seconds(self) -> float:
         """Seconds in which at least one piece was in flight."""
-        return self._busy_seconds + (time.perf_counter() - self._busy_since if self.started else 0.0)
+        return self._in_flight_seconds + (
+            time.perf_counter() - self._in_flight_since if self.started else 0.0
+        )
 
     def start(self, piece: Piece) -> int:
         """Records that `piece`, just peeked, is in flight; its number, counted from zero without gaps."""
         number = self.next_number
         if not self.started:
-            self._busy_since = time.perf_counter()
+            self._in_flight_since = time.perf_counter()
         self.started[number] = piece  # overwrites what an interruption here left behind
         self.next_number = number + 1
         read = piece.read
@@ -209,7 +211,7 @@ class PieceQueue:
         if not read.has_more and not self._has_started(read, number):
             read.submission.pending.pop(read, None)
         if len(self.started) == 1:
-            self._busy_seconds = self.busy_seconds
+            self._in_flight_seconds = self.in_flight_seconds
         self.started.pop(number, None)
         return read.submission if read.submission.done else None
 

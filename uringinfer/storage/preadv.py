@@ -98,7 +98,7 @@ class PreadvReader:
             return dataclasses.replace(
                 counters,
                 wait_seconds=self._wait_seconds,
-                busy_seconds=self._queue.busy_seconds,
+                in_flight_seconds=self._queue.in_flight_seconds,
                 bytes_by_priority=dict(counters.bytes_by_priority),
             )
 
