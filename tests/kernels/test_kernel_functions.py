@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from uringinfer.kernels.formats import FORMATS, decode, encode
+from uringinfer.kernels.numpy_kernels import NumpyKernels
 
 SHAPES = st.tuples(st.integers(1, 70), st.integers(1, 300), st.integers(1, 70))
 
@@ -22,6 +23,18 @@ def test_a_product_of_any_shape_is_that_of_the_decoded_matrix(kernels, name, sha
     # tables hold products rounded to 2^-22 of the largest, also of rows and vectors that are small
     least = 0.0 if weight.codebook is None else np.abs(decoded).max()
     oracle.assert_product(kernels.matmul(weight, x), decoded, x, error=error, least=least)
+
+
+@pytest.mark.parametrize("name", list(FORMATS))
+@given(shape=SHAPES, seed=st.integers(0, 1 << 30))
+@settings(max_examples=4)
+def test_native_products_are_those_of_numpy_to_one_in_a_hundred_thousand(native, name, shape, seed):
+    rows, cols, tokens = shape
+    weight, x = packed(name, normal(seed, rows, cols)), normal(seed + 1, tokens, cols)
+    least = 0.0 if weight.codebook is None else np.abs(decode(weight)).max()  # as in the test above
+    terms = np.maximum(np.abs(decode(weight)), least).sum(axis=1) * np.abs(x).max(axis=1, keepdims=True)
+    difference = np.abs(native(2).matmul(weight, x) - NumpyKernels().matmul(weight, x))
+    assert (difference <= 1e-5 * terms).all()
 
 
 @pytest.mark.parametrize("tokens", [1, 3, 17])
