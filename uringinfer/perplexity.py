@@ -147,6 +147,24 @@ def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float)
 
 
+def count_windows(tokens: int, context: int, max_windows: int | None = None) -> int:
+    """How many windows of `context` tokens a text of so many `tokens` has, at most `max_windows`.
+
+    Raises UsageError if there is none, or nothing in it to score.
+    """
+    if context < SHORTEST_WINDOW:
+        raise UsageError(
+            f"in a window of {context} tokens nothing is scored", hint=f"give at least {SHORTEST_WINDOW}"
+        )
+    count = tokens // context
+    if not count:
+        raise UsageError(
+            f"the text has {tokens} tokens, less than one window of {context}",
+            hint="give a longer text or a smaller -c",
+        )
+    return min(count, max_windows) if max_windows else count
+
+
 def measure_perplexity(
     engine: Engine,
     ids: Sequence[int],
@@ -163,22 +181,12 @@ def measure_perplexity(
     for this context. Raises UsageError for a text shorter than one window and for a reference with another
     vocabulary; Interrupted if an engine was asked to stop.
     """
-    if context < SHORTEST_WINDOW:
-        raise UsageError(
-            f"in a window of {context} tokens nothing is scored", hint=f"give at least {SHORTEST_WINDOW}"
-        )
-    count = len(ids) // context
-    if not count:
-        raise UsageError(
-            f"the text has {len(ids)} tokens, less than one window of {context}",
-            hint="give a longer text or a smaller -c",
-        )
+    count = count_windows(len(ids), context, max_windows)
     if reference is not None and reference.model.vocab_size != engine.model.vocab_size:
         raise UsageError(
             f"the models have {engine.model.vocab_size} and {reference.model.vocab_size} tokens",
             hint="compare two containers of the same model",
         )
-    count = min(count, max_windows) if max_windows else count
     losses: list[Doubles] = []
     divergences: list[Doubles] = []
     reference_losses: list[Doubles] = []

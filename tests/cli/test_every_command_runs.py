@@ -217,3 +217,18 @@ def test_no_color_is_obeyed_on_a_terminal(arguments, monkeypatch, name):
     assert colours(on_a_terminal(name, *arguments(RUNS[name])))
     again = [*arguments(RUNS[name]), *(["--force"] if name == "pack" else [])]
     assert colours(on_a_terminal(name, *again, NO_COLOR="1")) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "frame"),
+    [
+        ("perplexity", r"perplexity \d+\.\d{3} .* 3/3 +\d+\.\d(/s| s each), 0:00 left"),
+        # the last step of a simulation ends together with its bar
+        ("simulate", r"simulating .* 7/8 +\d+\.\d(/s| s each), \d:\d\d left"),
+        ("verify", r"verifying .* [kM]B +\d+\.\d [kMG]B/s, 0:00 left"),
+    ],
+)
+def test_a_terminal_shows_what_is_done_the_pace_and_the_time_left(arguments, name, frame):
+    shown = on_a_terminal(name, *arguments(RUNS[name]), COLUMNS="120", NO_COLOR="1")
+    # the last frame is drawn whatever the speed, and then wiped out
+    assert re.search(frame, re.sub(r"\x1b\[[\d;?]*\w", "", shown)), shown

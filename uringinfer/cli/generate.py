@@ -203,7 +203,7 @@ def _run(
         listener = api.Listener(
             text=None if options["as_json"] else _write_text,
             logits=logits.append if logits else None,
-            prompt=_prompt_listener(prompt_display, wanted=not options["quiet"]),
+            prompt=_prompt_listener(prompt_display, len(ids), wanted=not options["quiet"]),
         )
         if options["trace"] is not None:
             engine.trace_to(stack.enter_context(api.TraceWriter(options["trace"])))
@@ -272,9 +272,11 @@ def _generation_options(options: dict[str, Any]) -> api.GenerationOptions:
     )
 
 
-def _prompt_listener(display: ExitStack, *, wanted: bool) -> Callable[[int, int], None]:
+def _prompt_listener(display: ExitStack, tokens: int, *, wanted: bool) -> Callable[[int, int], None]:
     """Shows how much of the prompt is read, and clears the line before the first text comes."""
     report = display.enter_context(progress(unit_is_bytes=False, wanted=wanted))
+    if report is not None and tokens:
+        report("reading the prompt", 0, tokens)
 
     def listen(done: int, total: int) -> None:
         if report is not None:

@@ -18,7 +18,7 @@ from uringinfer.cli.inputs import read_text
 from uringinfer.cli.interrupts import first_interrupt
 from uringinfer.cli.progress import Report, progress, quiet_option
 from uringinfer.errors import Interrupted
-from uringinfer.perplexity import SHORTEST_WINDOW, check_same_model
+from uringinfer.perplexity import SHORTEST_WINDOW, check_same_model, count_windows
 from uringinfer.planning.machine import Machine
 
 SCHEMA_VERSION = 1
@@ -85,26 +85,31 @@ def _measure(path: Path, text: str, options: dict[str, Any]) -> tuple[Perplexity
     """The result, as far as it came, and whether it was interrupted."""
     result: PerplexityResult | None = None
     with ExitStack() as stack:
-        report = stack.enter_context(progress(unit_is_bytes=False, wanted=not options["quiet"]))
         budget = options["budget"]
         reference = None
-        opened = api.open_model(path, threads=options["threads"], progress=report)
-        if options["against"] is not None:
-            other = api.open_model(options["against"], threads=options["threads"], progress=report)
-            check_same_model(opened, other, text)
-            # the second model's plan counts the first one's memory as in use already
-            budget = budget or int(Machine.read().usable_bytes * _DEFAULT_SHARE)
-            reference = _load(other, budget // 2, options, report)
-            stack.enter_context(reference)
-        engine = _load(opened, budget, options, report)
-        stack.enter_context(engine)
+        with progress(wanted=not options["quiet"]) as loading:
+            opened = api.open_model(path, threads=options["threads"], progress=loading)
+            if options["against"] is not None:
+                other = api.open_model(options["against"], threads=options["threads"], progress=loading)
+                check_same_model(opened, other, text)
+                # the second model's plan counts the first one's memory as in use already
+                budget = budget or int(Machine.read().usable_bytes * _DEFAULT_SHARE)
+                reference = _load(other, budget // 2, options, loading)
+                stack.enter_context(reference)
+            engine = _load(opened, budget, options, loading)
+            stack.enter_context(engine)
         tokenizer = opened.prompter.need_tokenizer()
         for line in (engine.setup.to_text(), *(f"note: {note}" for note in engine.notes)):
             click.echo(line, err=True)
         stack.enter_context(first_interrupt(engine.interrupt))
+        ids = tokenizer.encode(text, add_bos=False)
+        windows = count_windows(len(ids), options["context"], options["windows"])
+        report = stack.enter_context(progress(unit_is_bytes=False, wanted=not options["quiet"]))
+        if report is not None:
+            report("perplexity", 0, windows)
         results = measure_perplexity(
             engine,
-            tokenizer.encode(text, add_bos=False),
+            ids,
             context=options["context"],
             bos_id=tokenizer.bos_id if tokenizer.adds_bos else None,
             max_windows=options["windows"],
@@ -113,7 +118,7 @@ def _measure(path: Path, text: str, options: dict[str, Any]) -> tuple[Perplexity
         try:
             for result in results:
                 if report is not None:
-                    report(f"perplexity {result.perplexity:.3f}", result.windows, result.windows_in_all)
+                    report("perplexity", result.windows, windows, f"{result.perplexity:.3f}")
         except Interrupted:
             return result, True
     return result, False

@@ -1,4 +1,4 @@
-"""Progress of something long: bytes, rate and time left, on stderr, and only on a terminal."""
+"""Progress of something long: what is done, pace and time left, on stderr, and only on a terminal."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ quiet_option = click.option("--quiet", is_flag=True, help="No progress.")
 
 
 class Report(Protocol):
-    """Called with what is going on, how much is done, how much there is in all."""
+    """Called with what is going on, how much is done, how much there is in all, and what is known so far.
 
-    def __call__(self, what: str, done: int, total: int) -> None: ...
+    The first call comes before the first step, so that its wait is seen and counted too.
+    """
+
+    def __call__(self, what: str, done: int, total: int, detail: str = "") -> None: ...
 
 
 @contextmanager
@@ -26,28 +29,16 @@ def progress(*, unit_is_bytes: bool = True, wanted: bool = True) -> Iterator[Rep
         return
     # Late: rich takes a tenth of a second to import and only a terminal needs it.
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        MofNCompleteColumn,
-        Progress,
-        ProgressColumn,
-        TaskID,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
+    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn
 
-    amounts: list[ProgressColumn] = (
-        [DownloadColumn(), TransferSpeedColumn()] if unit_is_bytes else [MofNCompleteColumn()]
-    )
-    columns = [TextColumn("{task.description}"), BarColumn(), *amounts, TimeRemainingColumn()]
-    with Progress(*columns, console=Console(stderr=True), transient=True) as display:
-        tasks: dict[str, TaskID] = {}
+    from uringinfer.cli.pace import Bars, PaceColumn, show_bytes, show_steps
 
-        def report(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = display.add_task(what, total=total)
-            display.update(tasks[what], completed=done, total=total)
-
-        yield report
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn() if unit_is_bytes else MofNCompleteColumn(),
+        PaceColumn(show_bytes if unit_is_bytes else show_steps),
+        console=Console(stderr=True),
+        transient=True,
+    ) as display:
+        yield Bars(display)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,8 +68,7 @@ def open_target(
         file = open_file(_largest_file(path), direct=direct)
     elif path.is_dir():
         nbytes = max(size or _TEST_FILE_BYTES[mode], MIN_FILE_BYTES)
-        report = functools.partial(progress, "writing a test file") if progress is not None else None
-        file = random_file(path, nbytes, direct=direct, progress=report)
+        file = random_file(path, nbytes, direct=direct, progress=progress and _writing(progress))
     else:
         file = open_file(path, direct=direct)
     with file:
@@ -81,6 +79,11 @@ def open_target(
                 hint=f"{format_size(MIN_FILE_BYTES)} at least, or a directory to write a test file to",
             )
         yield Target(file, nbytes, path.is_dir() and model is None, model)
+
+
+def _writing(progress: Callable[[str, int, int], None]) -> Callable[[int, int], None]:
+    """`progress`, told of bytes written, in MiB: what comes after is counted in cells."""
+    return lambda done, total: progress("writing a test file, MiB", done >> 20, total >> 20)
 
 
 def _model_reads(container: Container) -> ModelReads:
