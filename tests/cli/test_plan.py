@@ -69,6 +69,26 @@ def test_below_the_floor_it_exits_5_with_both_numbers(command_line, model, plan)
     assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (["--budget", "10M"], 5),
+        (["-c", "1000000"], 2),
+        (["-c", "1000000", "--sweep", "1G:2G"], 2),
+    ],
+)
+def test_what_cannot_be_is_told_before_anything_is_clocked(command_line, model, monkeypatch, options, code):
+    clocked = []
+    monkeypatch.setattr(api, "measure_rates", lambda *_, **__: clocked.append(1) or api.Rates())
+
+    result = command_line("plan", model, "--measure", *options)
+
+    assert (result.code, result.stderr.count("\n")) == (code, 1)
+    assert not clocked
+    assert command_line("plan", model, "--measure", "-c", 64, "--sweep", "1M:1G").code == 0
+    assert clocked  # budgets of a sweep that are too small are points of it
+
+
 def test_placement_and_slots_reach_the_plan(plan):
     budget = plan("--budget", "4G")["floor"] + 6 * MIB
 

@@ -139,6 +139,11 @@ def command(
     if measure and not opened.is_packed:
         raise UsageError(f"{model} is not packed, so nothing can be clocked on it", hint="give --drive")
     if measure:
+        # what cannot be is told before anything is clocked; a sweep has no one budget that could be too small
+        if budgets is None:
+            api.outlook_of(opened, options, api.Rates())
+        else:
+            opened.context(options)
         with progress(unit_is_bytes=False, wanted=not quiet) as report_progress:
             rates = api.measure_rates(opened, progress=report_progress)
     elif rates_path is not None:
