@@ -12,6 +12,7 @@ from tests.packing.gguf_maker import byte_level_tokenizer, make_gguf, smollm_pre
 from uringinfer import api
 from uringinfer.container import Container
 from uringinfer.packing.packer import pack
+from uringinfer.probing import cells, saved_rate
 from uringinfer.units import parse_size
 
 MIB = 1 << 20
@@ -152,6 +153,31 @@ def test_a_file_without_rates_exits_2_with_one_line(command_line, model, tmp_pat
 
     assert result.code == 2
     assert result.stderr.count("\n") == 1
+
+
+def test_the_rate_that_a_probe_of_the_directory_saved_is_the_plans(
+    plan, command_line, model, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(api, "saved_rate", saved_rate)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(cells, "_SECONDS", {"quick": 0.0, "normal": 0.0, "full": 0.0})
+    before = plan("--trunk-budget", "6M")
+    assert (before["rates"]["drive"], before["predicted_tokens_per_second"]) == (None, None)
+
+    probed = command_line("probe", model.parent, "--quick", "--size", "16M", "--save", "--json")
+
+    found = json.loads(probed.stdout)
+    if found["best"] is None:
+        pytest.skip(f"no rate could be saved: {found['verdict']}")
+    assert probed.code == 0, probed.stderr
+    (rate,) = (job["read"]["bw_bytes"] for job in found["jobs"] if job["jobname"] == found["best"])
+    after = plan("--trunk-budget", "6M")
+    assert after["rates"]["drive"] == pytest.approx(rate, rel=1e-6)
+    assert after["predicted_tokens_per_second"] > 0
+    text = command_line("plan", model, "-c", 64, "--trunk-budget", "6M").stdout
+    assert re.search(r"drive, many reads in flight +\d+\.\d\d GB/s +saved by probe", text)
+    given = plan("--trunk-budget", "6M", "--drive", "1GB/s")
+    assert given["rates"]["drive"] == 1e9
 
 
 def test_a_preset_bounds_the_trunk(plan):
