@@ -1,5 +1,6 @@
 import math
 
+import k_quants
 import numpy as np
 import pytest
 from gguf.constants import GGMLQuantizationType
@@ -7,7 +8,7 @@ from gguf.quants import dequantize, quantize
 
 from uringinfer.kernels.formats import FORMATS, decode, encode
 from uringinfer.packing.conversion import Squares
-from uringinfer.packing.error_report import TYPICAL_ERRORS, summarise_errors
+from uringinfer.packing.error_report import TYPICAL_ERRORS, coming_notes, summarise_errors
 
 
 def part(tensor, error, norm, *, kind="up", origin="bf16", form="q4"):
@@ -44,6 +45,12 @@ def test_what_is_said_to_be_typical_is_the_error_on_gaussian_weights(name):
         worth = decode(encode(name, weights))
     else:
         kind = GGMLQuantizationType[name]
-        worth = dequantize(quantize(weights, kind), kind)
+        packed = k_quants.quantise(weights.reshape(-1), kind) if "_K" in name else quantize(weights, kind)
+        worth = dequantize(packed, kind).reshape(weights.shape)
     error = np.linalg.norm(worth - weights) / np.linalg.norm(weights)
     assert error == pytest.approx(TYPICAL_ERRORS[name], rel=0.02)
+
+
+def test_what_a_type_without_an_entry_lost_is_said_to_be_unknown():
+    (note,) = coming_notes({("Q2_K", "q8"): 3})
+    assert note == "would be quantised twice: 3 of Q2_K (how far off is not known), as q8"
