@@ -85,6 +85,37 @@ def test_the_size_of_tiles_and_buffers_and_the_number_of_jobs_change_no_byte(tmp
     assert contents(tmp_path / "two.uring") == contents(tmp_path / "one.uring")
 
 
+@pytest.mark.usefixtures("few_rounds")
+def test_a_seed_gives_the_same_bytes_each_time_and_another_one_other_codebooks(tmp_path):
+    checkpoint = make_checkpoint(tmp_path / "m")
+
+    def bytes_of(name, **seed):
+        pack(checkpoint, tmp_path / name, tensors=((".*up_proj", "vq2"),), **seed)
+        return contents(tmp_path / name)
+
+    usual, seven = bytes_of("a.uring"), bytes_of("b.uring", seed=7)
+    assert bytes_of("c.uring", seed=0) == usual
+    assert bytes_of("d.uring", seed=7) == seven
+    assert seven["codebooks.bin"] != usual["codebooks.bin"]
+
+
+@pytest.mark.usefixtures("few_rounds")
+def test_a_part_that_was_packed_with_another_seed_is_packed_anew(tmp_path):
+    checkpoint = make_checkpoint(tmp_path / "m")
+    options = {"tensors": ((".*up_proj", "vq2"),), "segment": 16384}
+    pack(checkpoint, tmp_path / "part.uring", layers=(0, 0), **options)
+    report = pack(checkpoint, tmp_path / "part.uring", seed=7, **options)
+    pack(checkpoint, tmp_path / "whole.uring", seed=7, **options)
+    assert report.resumed_bytes == 0
+    assert contents(tmp_path / "part.uring") == contents(tmp_path / "whole.uring")
+
+
+@pytest.mark.parametrize("seed", [-1, 1 << 32])
+def test_a_seed_of_more_than_32_bits_is_refused(tmp_path, seed):
+    with pytest.raises(UsageError, match=f"{seed} is no seed; give 0 to 4294967295"):
+        pack(make_checkpoint(tmp_path / "m"), tmp_path / "m.uring", seed=seed)
+
+
 def test_norms_are_kept_tables_get_eight_bits_and_matrices_what_was_asked(tmp_path):
     checkpoint = make_checkpoint(tmp_path / "m")
     report = pack(checkpoint, tmp_path / "m.uring", trunk="q4", segment=16384)

@@ -14,7 +14,7 @@ from uringinfer.container.manifest import Manifest
 from uringinfer.packing import PackReport, pack
 from uringinfer.packing.layout import SegmentSize
 from uringinfer.packing.packer import MAX_JOBS
-from uringinfer.packing.recipe import KEEP, parse_rule, with_stages
+from uringinfer.packing.recipe import KEEP, MAX_SEED, parse_rule, with_stages
 from uringinfer.packing.reclaim import check_asked
 from uringinfer.packing.staging import partial_path
 from uringinfer.units import format_rate, format_size
@@ -62,6 +62,13 @@ def _layer_range(text: str) -> tuple[int, int]:
     help="Bytes for eight weights where vq3 is asked for: 2 is vq2, 1 is vq1. [default: 3]",
 )
 @click.option(
+    "--seed",
+    type=click.IntRange(0, MAX_SEED),
+    default=0,
+    show_default=True,
+    help="Draws the weights that vq3, vq2 and vq1 learn from. The same seed gives the same bytes.",
+)
+@click.option(
     "--layers",
     type=_layer_range,
     metavar="A-B",
@@ -89,6 +96,7 @@ def command(
     experts: str,
     tensors: tuple[str, ...],
     stages: int | None,
+    seed: int,
     layers: tuple[int, int] | None,
     reclaim: int,
     jobs: int | None,
@@ -123,6 +131,7 @@ def command(
                 trunk=trunk,
                 experts=experts,
                 tensors=[(pattern, form) for (pattern, _), form in zip(rules, others, strict=True)],
+                seed=seed,
                 jobs=jobs,
                 force=force,
                 dry_run=dry_run,

@@ -104,7 +104,7 @@ def plan_bank(layer: ExpertLayer, source: TensorSource, recipe: Recipe) -> Plann
         form = _choose_format(recipe, layer, part, kept)
         given.update((name, form) for name in tensors)
         if form != kept:
-            encoders[part.name] = _encoder(form, layer, part, where, source)
+            encoders[part.name] = _encoder(form, layer, part, where, source, recipe.seed)
             origins[part.name] = source.tensors[_names(where, 0)[0]].decoded_from or kept
         offset = round_up(end, ALIGN)
         rows = part.shape[0]
@@ -125,7 +125,7 @@ def plan_bank(layer: ExpertLayer, source: TensorSource, recipe: Recipe) -> Plann
 
 
 def _encoder(
-    form: str, layer: ExpertLayer, part: ExpertPart, where: ExpertSource, source: TensorSource
+    form: str, layer: ExpertLayer, part: ExpertPart, where: ExpertSource, source: TensorSource, seed: int
 ) -> Encoder:
     """The encoder of `part` of all experts of the layer."""
 
@@ -134,7 +134,7 @@ def _encoder(
         return read_floats(source, _matrix(source, part, where, expert), name, start, stop)
 
     kind = expert_codebook(layer.layer, part.name)
-    return encoder_of(form, kind, rows_of, layer.count, part.shape[0], part.shape[1])
+    return encoder_of(form, kind, rows_of, layer.count, part.shape[0], part.shape[1], seed=seed)
 
 
 def _choose_format(recipe: Recipe, layer: ExpertLayer, part: ExpertPart, kept: str) -> str:

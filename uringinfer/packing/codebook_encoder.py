@@ -1,8 +1,8 @@
 """The encoder of vector-quantised formats: it learns a codebook from all matrices of one kind in a layer.
 
-The codebook is fitted when it is first needed, to rows drawn with a seed that the kind's name gives, in
-stretches evenly spread over the matrices. Which block is packed first, by which job, in which run, does not
-show; an interrupted pack fits the same again.
+The codebook is fitted when it is first needed, to rows drawn with a seed that the kind's name and the
+pack's seed give, in stretches evenly spread over the matrices. Which block is packed first, by which job, in
+which run, does not show; an interrupted pack fits the same again.
 """
 
 from __future__ import annotations
@@ -29,13 +29,17 @@ Rows = Callable[[int, int, int], Floats]
 
 
 class CodebookEncoder:
-    """Encodes `count` matrices [rows, cols] of the kind `name` with one codebook, in a format with stages."""
+    """Encodes `count` matrices [rows, cols] of the kind `name` with one codebook, in a format with stages.
+
+    `seed`, below 2^32, is the pack's; `self.seed` is what it and the name make: kinds draw differently.
+    """
 
     def __init__(
-        self, form: WeightFormat, name: str, rows_of: Rows, count: int, rows: int, cols: int
+        self, form: WeightFormat, name: str, rows_of: Rows, count: int, rows: int, cols: int, *, seed: int = 0
     ) -> None:
         self.form = form
         self.name = name
+        self.seed = zlib.crc32(name.encode(), seed)
         self._rows_of = rows_of
         self._shape = (count, rows, cols)
         self._lock = threading.Lock()
@@ -45,13 +49,12 @@ class CodebookEncoder:
         """The codebook, float32 [stages, 256, 8], fitted at the first call. From any thread."""
         with self._lock:
             if self._codebook is None:
-                seed = zlib.crc32(self.name.encode())
-                self._codebook = fit_codebook(self._sample(seed), self.form.stages, seed)
+                self._codebook = fit_codebook(self._sample(), self.form.stages, self.seed)
             return self._codebook
 
-    def _sample(self, seed: int) -> Floats:
+    def _sample(self) -> Floats:
         """Scaled vectors [n, 8] of rows from all over the matrices, all or about `SAMPLE_VECTORS`."""
-        stretches = _stretches(*self._shape, np.random.default_rng(seed))
+        stretches = _stretches(*self._shape, np.random.default_rng(self.seed))
         return np.concatenate([sample_vectors(self._rows_of(*stretch)) for stretch in stretches])
 
     def encode(self, rows: Floats) -> Sequence[NDArray[np.generic]]:

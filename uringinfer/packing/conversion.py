@@ -9,7 +9,7 @@ number of jobs.
 `Encoder` is the seam for formats. Most need nothing but the rows. One that learns from all weights of a layer
 before it can encode any (codebooks) is an encoder of its own (`codebook_encoder`), made once for the layer
 and the kind of matrix by `encoder_of`; it fits when it is first asked to encode, from rows that it draws with
-a fixed seed through `read_floats`, so that an interrupted pack fits the same again.
+the pack's seed through `read_floats`, so that an interrupted pack fits the same again.
 """
 
 from __future__ import annotations
@@ -68,12 +68,16 @@ class PlainEncoder:
         return out
 
 
-def encoder_of(name: str, kind: str, rows_of: Rows, count: int, rows: int, cols: int) -> Encoder:
+def encoder_of(
+    name: str, kind: str, rows_of: Rows, count: int, rows: int, cols: int, *, seed: int
+) -> Encoder:
     """The encoder in the format `name` of `count` matrices [rows, cols] that belong together as `kind`; a
-    format that learns from them is given their rows by `rows_of`. Raises UsageError if there is no such
-    format."""
+    format that learns from them is given their rows by `rows_of`, and draws with `seed`. Raises UsageError if
+    there is no such format."""
     form = weight_format(name)
-    return CodebookEncoder(form, kind, rows_of, count, rows, cols) if form.stages else PlainEncoder(form)
+    if not form.stages:
+        return PlainEncoder(form)
+    return CodebookEncoder(form, kind, rows_of, count, rows, cols, seed=seed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@ it lost.
 
 A line is written after its block, and the block is read back and compared when the journal is used: neither a
 lost line nor a lost block can do harm, so no line is synced. The first line is the key of the whole job:
-layout, source files and their times. A journal with another key describes another job and is dropped.
+layout, source files and their times, seeds. A journal with another key describes another job and is dropped.
 """
 
 from __future__ import annotations

@@ -262,7 +262,7 @@ def _match(spec: TensorSpec, name: str, source: TensorSource, recipe: Recipe, ro
     def rows_of(_: int, start: int, stop: int) -> Floats:
         return read_floats(source, matrix, spec.name, start, stop)
 
-    encoder = encoder_of(wanted, spec.name, rows_of, 1, matrix.rows, matrix.cols)
+    encoder = encoder_of(wanted, spec.name, rows_of, 1, matrix.rows, matrix.cols, seed=recipe.seed)
     return _Found(spec, shape, ConvertedMatrix(matrix, encoder, spec.name, kind, origin), sources, role)
 
 

@@ -95,6 +95,7 @@ def pack(
     trunk: str = KEEP,
     experts: str = KEEP,
     tensors: Sequence[tuple[str, str]] = (),
+    seed: int = 0,
     jobs: int | None = None,
     force: bool = False,
     dry_run: bool = False,
@@ -107,15 +108,16 @@ def pack(
 
     `segment` bounds a segment's bytes, or makes one of each layer. `trunk` and `experts` are formats that
     their matrices are converted to, `tensors` (regular expression, format) pairs for tensors by name (see
-    `Recipe`); the manifest and the report then say what that cost. `jobs` threads read and write, 1 to
-    `MAX_JOBS`, but no more than there are segments and records. Each holds 8 MiB, the
-    scales that it makes or that GGUF stores among the codes, until these are written, and the rows that it
-    converts where they are no run of bytes: this bounds the memory, whatever the model's size. `force`
-    replaces an existing container once the new one is whole; `dry_run` checks and lays out, and writes
-    nothing, and says in its notes if the space is not there. Interrupted at any point, the same call
-    continues and gives the same bytes. With `layers` only their part is written, for a later call to continue
-    and one without `layers` to finish. `reclaim_checkpoint` deletes the checkpoint's weight files once the
-    container is whole and every checksum in it has been read back.
+    `Recipe`); the manifest and the report then say what that cost. `seed` draws the weights that codebooks
+    are learned from: the same seed gives the same bytes. `jobs` threads read and write, 1 to `MAX_JOBS`, but
+    no more than there are segments and records. Each holds 8 MiB, the scales that it makes or that GGUF
+    stores among the codes, until these are written, and the rows that it converts where they are no run of
+    bytes: this bounds the memory, whatever the model's size. `force` replaces an existing container once the
+    new one is whole; `dry_run` checks and lays out, and writes nothing, and says in its notes if the space
+    is not there. Interrupted at any point, the same call continues and gives the same bytes. With `layers`
+    only their part is written, for a later call to continue and one without `layers` to finish.
+    `reclaim_checkpoint` deletes the checkpoint's weight files once the container is whole and every checksum
+    in it has been read back.
 
     Raises UsageError, IntegrityError and UnsupportedModelError for a checkpoint or output that will not do,
     before anything is written; EnvironmentError_ if space runs out or the drive refuses.
@@ -124,7 +126,7 @@ def pack(
         raise UsageError(f"{jobs} jobs were asked for", hint=f"give 1 to {MAX_JOBS}")
     start = time.monotonic()
     out = Path(out)
-    recipe = Recipe(trunk, experts, tuple(tensors))
+    recipe = Recipe(trunk, experts, tuple(tensors), seed)
     source = open_source(Path(checkpoint))
     try:
         layout = make_layout(make_model(source.config), source, segment, recipe)
@@ -239,7 +241,9 @@ class _Job:
         self._source = source
         self._layout = layout
         self._source_state = source.state()
-        key = hashlib.sha256(f"{layout.manifest.to_json()}\n{self._source_state}".encode()).hexdigest()
+        seeds = [encoder.seed for encoder in layout.codebooks]
+        job = f"{layout.manifest.to_json()}\n{self._source_state}\n{seeds}"
+        key = hashlib.sha256(job.encode()).hexdigest()
         sizes: dict[str, int] = {}
         for block in layout.blocks:
             sizes[block.file] = max(sizes.get(block.file, 0), block.offset + block.nbytes)

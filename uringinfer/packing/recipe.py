@@ -19,6 +19,7 @@ FLOATS = ("bf16", "f16", "f32")
 TABLE_FORMAT = "q8"
 """What embedding and head become where less than 8 bits are asked for the trunk."""
 TABLE_BITS = 8
+MAX_SEED = 2**32 - 1
 
 Role = Literal["trunk", "heads", "table", "expert", "exact"]
 """A tensor is a matrix of the trunk, one whose rows are used by head, an embedding or head, a matrix of an
@@ -30,15 +31,19 @@ class Recipe:
     """The formats asked for: of the trunk's matrices, of the experts', and of tensors by name.
 
     `tensors` are (regular expression, format) pairs; the expression must match a whole name as `info
-    --tensors` shows it, and the last pair that does decides. "keep" is a format too. Raises UsageError for a
-    format that does not exist and an expression that is none.
+    --tensors` shows it, and the last pair that does decides. "keep" is a format too. `seed`, 0 to 2^32 - 1,
+    draws the weights that codebooks are learned from. Raises UsageError for a format that does not exist, an
+    expression that is none and another seed.
     """
 
     trunk: str = KEEP
     experts: str = KEEP
     tensors: tuple[tuple[str, str], ...] = ()
+    seed: int = 0
 
     def __post_init__(self) -> None:
+        if not 0 <= self.seed <= MAX_SEED:
+            raise UsageError(f"{self.seed} is no seed", hint=f"give 0 to {MAX_SEED}")
         for name in (self.trunk, self.experts, *(name for _, name in self.tensors)):
             if name != KEEP and name not in FORMATS:
                 raise UsageError(
