@@ -54,12 +54,16 @@ class Turn:
     def next_batch(self) -> list[Resident]:
         """What can be used now, in memory or arrived; at least one, which may have to be waited for."""
         here = self.here[: self.batch]
+        if len(here) == self.batch:
+            return here
         arrived = [entry for entry in self.coming if not entry.is_coming][: self.batch - len(here)]
         if not here and not arrived:
             arrived = self.coming[:1]
         return [*here, *arrived]
 
     def remove(self, batch: list[Resident]) -> None:
-        """`batch` was handed out."""
-        self.here = [entry for entry in self.here if entry not in batch]
-        self.coming = [entry for entry in self.coming if entry not in batch]
+        """`batch`, the last that `next_batch` gave, was handed out."""
+        from_here = min(self.batch, len(self.here))
+        del self.here[:from_here]
+        if from_here < len(batch):
+            self.coming = [entry for entry in self.coming if entry not in batch]
