@@ -87,6 +87,7 @@ def short_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     ("changes", "cached", "reason"),
     [
         ({"in_memory": True, "filesystem": "tmpfs"}, 0.0, "tmpfs has no device behind it"),
+        ({"device": Device("loop0", None, None, None, "l", "memory")}, 0.0, "loop0 is read through memory"),
         ({"data_share": 0.25}, 0.0, "75% of the file are holes"),
         ({}, 0.5, "50% were in the page cache"),
         ({"device": Device("x", None, "PCIe 2.5 GT/s x1", 0.25e9, "x")}, 0.0, "faster than PCIe 2.5 GT/s x1"),

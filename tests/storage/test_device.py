@@ -118,5 +118,24 @@ def test_a_file_system_with_a_number_of_its_own_is_found_by_its_mount(
     assert device.name == "vdb"
 
 
+@pytest.mark.parametrize(
+    ("name", "files", "cached_by"),
+    [
+        ("loop3", {"loop/backing_file": "/image", "loop/dio": "0"}, "the page cache"),
+        ("loop3", {"loop/backing_file": "/image", "loop/dio": "1"}, None),
+        ("zram0", {}, "memory"),
+        ("ram12", {}, "memory"),
+        ("vda", {}, None),
+    ],
+)
+def test_a_device_that_is_no_drive_tells_what_it_is_read_through(
+    kernel: FakeKernel, fd: int, name: str, files: dict[str, str], cached_by: str | None
+) -> None:
+    kernel.link(kernel.add(f"virtual/block/{name}", files))
+    device = find_device(fd, sys=kernel.sys, proc=kernel.proc)
+    assert device is not None
+    assert device.cached_by == cached_by
+
+
 def test_a_file_in_memory_has_no_device(kernel: FakeKernel, fd: int) -> None:
     assert find_device(fd, sys=kernel.sys, proc=kernel.proc) is None

@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -220,6 +221,17 @@ def test_two_opens_of_one_path_are_different_files(content_path: Path) -> None:
 def test_the_file_system_is_named(tmpfs_file: Path) -> None:
     fd = os.open(tmpfs_file, os.O_RDONLY)
     assert filesystem_name(fd) == "tmpfs"
+    os.close(fd)
+
+
+def test_a_block_device_is_not_taken_for_the_file_system_that_holds_its_name(
+    tmpfs_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fd = os.open(tmpfs_file, os.O_RDONLY)
+    node = os.stat_result((stat.S_IFBLK | 0o600, *os.fstat(fd)[1:]))
+    monkeypatch.setattr(os, "fstat", lambda fd: node)
+    assert filesystem_name(fd) == "block device"
+    monkeypatch.undo()
     os.close(fd)
 
 

@@ -20,6 +20,7 @@ _OLD_PCIE_CODE, _PCIE_CODE, _OLD_PCIE_GT = 8 / 10, 128 / 130, 5.0
 class Device:
     """`name` as in /dev; `bus` says where `ceiling` (bytes per second) comes from. None where unknown.
 
+    `cached_by` says what stands in for a drive: the page cache behind a loop device, memory.
     `key` tells this drive from others on this machine, also after a restart as far as it has a serial number.
     """
 
@@ -28,6 +29,7 @@ class Device:
     bus: str | None
     ceiling: float | None
     key: str
+    cached_by: str | None = None
 
 
 def find_device(fd: int, *, sys: Path = Path("/sys"), proc: Path = Path("/proc")) -> Device | None:
@@ -52,7 +54,14 @@ def find_device(fd: int, *, sys: Path = Path("/sys"), proc: Path = Path("/proc")
         bus=bus,
         ceiling=ceiling,
         key=" ".join(filter(None, [directory.name if serial is None else None, model, serial])),
+        cached_by=_cached_by(directory),
     )
+
+
+def _cached_by(directory: Path) -> str | None:
+    if (directory / "loop/backing_file").exists() and _text(directory / "loop/dio") != "1":
+        return "the page cache"
+    return "memory" if re.fullmatch(r"z?ram\d+", directory.name) else None
 
 
 def _directory(number: int, sys: Path) -> Path | None:

@@ -10,6 +10,7 @@ import ctypes
 import errno
 import mmap
 import os
+import stat
 from typing import NamedTuple
 
 import numpy as np
@@ -45,7 +46,6 @@ _NAMES = {
     0x00C36400: "ceph",
     0x0BD00BD0: "lustre",
     0x47504653: "gpfs",
-    0x62646576: "block device",
 }
 
 _STATX_DIOALIGN = 0x2000
@@ -63,12 +63,15 @@ class Alignment(NamedTuple):
 def filesystem_name(fd: int) -> str:
     """Name of the file system that holds `fd`; its magic number in hexadecimal if it is not a known one.
 
-    ext2, ext3 and ext4 share a number and are all called ext4.
+    ext2, ext3 and ext4 share a number and are all called ext4. A block device is "block device": statfs would
+    tell of the tmpfs that holds its name.
     """
     # struct statfs begins with f_type, a long on all but s390x; 512 bytes hold the rest on every platform
     buffer = (ctypes.c_long * 64)()
     if _libc.fstatfs(fd, buffer) != 0:
         return "unknown"
+    if stat.S_ISBLK(os.fstat(fd).st_mode):
+        return "block device"
     magic = buffer[0] & 0xFFFFFFFF
     return _NAMES.get(magic, f"file system {magic:#x}")
 
