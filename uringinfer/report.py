@@ -64,8 +64,8 @@ class Phase:
 
     `pinned_bytes` and `streamed_bytes` are what the passes used from memory and from the drive,
     `embedding_bytes` what rows read on demand took, `experts` what the expert cache did. `wait_seconds` of
-    `seconds` went by waiting for reads; in `in_flight_seconds` of them a read was
-    in flight, until it was noticed that it was over.
+    `seconds` went by waiting for reads; in `in_flight_seconds` of them a read was in flight, until it was
+    noticed that it was over.
     """
 
     tokens: int

@@ -150,7 +150,7 @@ class _Experts:
         now += demanded * turns.per_read
         asked = [drive.submit(now, turns.read, Priority.DEMAND) for _ in range(demanded)]
         resident = turns.used - demanded - len(coming)
-        overlaps = resident > 0 and resident < turns.used
+        overlaps = 0 < resident < turns.used
         if not overlaps:
             now = self._guess(now)
         now += resident * turns.compute

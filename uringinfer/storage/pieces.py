@@ -70,7 +70,7 @@ class Piece:
 
     __slots__ = ("attempts", "nbytes", "priority", "read", "start")
 
-    def __init__(self, read: Read, start: int, nbytes: int, priority: int, attempts: int = 0) -> None:
+    def __init__(self, read: Read, start: int, nbytes: int, priority: Priority, attempts: int = 0) -> None:
         self.read = read
         self.start = start
         self.nbytes = nbytes
