@@ -21,14 +21,15 @@ def commands():
     return {name: importlib.import_module(module).command for name, module in COMMANDS.items()}
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_help_fits_the_screen_and_shows_examples(command_line, monkeypatch, name):
-    monkeypatch.setenv("COLUMNS", "200")
-    result = command_line(name, "-h")
+@pytest.mark.parametrize(("columns", "width"), [(80, 80), (200, 100)])
+@pytest.mark.parametrize("name", [None, *COMMANDS])
+def test_help_fits_the_screen_and_shows_examples(command_line, monkeypatch, name, columns, width):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    result = command_line(*filter(None, [name]), "-h")
     assert result.code == 0
-    assert max(map(len, result.stdout.splitlines())) <= 100
+    assert max(map(len, result.stdout.splitlines())) <= width
     assert "Examples:\n" in result.stdout
-    assert f"uringinfer {name} " in result.stdout.split("Examples:")[1]
+    assert f"uringinfer {name or 'pack'} " in result.stdout.split("Examples:")[1]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -122,7 +122,7 @@ def command(
     \b
     Examples:
       uringinfer bench model.uring --budget 8G
-      uringinfer bench model.uring --budget 2G,4G,8G -p 0 -n 32 -r 3 --plot roofline.png
+      uringinfer bench model.uring --budget 2G,4G,8G -p 0 -n 32 --plot out.png
       uringinfer bench model.uring --io uring,preadv --threads 1,2 -o csv
       uringinfer bench model.uring -d 4096 -o json
     """

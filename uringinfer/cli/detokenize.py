@@ -27,7 +27,7 @@ def command(model: Path, ids: tuple[str, ...], no_special: bool, as_json: bool) 
     \b
     Examples:
       uringinfer detokenize model.uring 504,3575,282,4649
-      uringinfer tokenize model.uring --ids -p "a text" | uringinfer detokenize model.uring -
+      uringinfer tokenize m.uring --ids -p "a" | uringinfer detokenize m.uring -
     """
     if not ids:
         raise UsageError("no token numbers were given", hint="give 1,2,3, or - to read stdin")

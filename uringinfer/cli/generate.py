@@ -142,9 +142,9 @@ def command(model: Path, dash: str | None, **options: Any) -> None:
     \b
     Examples:
       uringinfer generate model.uring -p "Why is the sky blue?"
-      uringinfer generate model.uring --budget 8G -n 256 --temp 0.7 -s 1 -f question.txt
+      uringinfer generate model.uring --budget 8G -n 256 --temp 0.7 -f ask.txt
       uringinfer generate model.uring --raw -p "The capital of France is"
-      uringinfer generate model.uring --json - < question.txt
+      uringinfer generate model.uring --json - < ask.txt
     """
     prompt = read_text(options["prompt"], options["file"], dash)
     if prompt is None and options["ids"] is None and options["load_session"] is not None:

@@ -145,7 +145,7 @@ def cli(ctx: click.Context, debug: bool) -> None:
       uringinfer pack checkpoint/ model.uring              convert once
       uringinfer plan model.uring --budget 8G              see what fits where
       uringinfer generate model.uring --budget 8G -p "Hi"  run it
-      uringinfer doctor model.uring                        find out what keeps it slow
+      uringinfer doctor model.uring                        see what keeps it slow
     """
     ctx.obj = {"debug": debug}
     if debug:

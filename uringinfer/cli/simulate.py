@@ -91,9 +91,9 @@ def command(
 
     \b
     Examples:
-      uringinfer simulate run.jsonl --slots 199,399,798,1597
-      uringinfer simulate run.jsonl --capacity 8GB,16GB,32GB --record-bytes 17547264 --drive 2.0GB/s
-      uringinfer simulate run.jsonl --slots 100,200,400 --policy lfru,belady --plot hits.png
+      uringinfer simulate t.jsonl --slots 199,399,798,1597
+      uringinfer simulate t.jsonl --capacity 8G --record-bytes 17M --drive 2GB/s
+      uringinfer simulate t.jsonl --slots 9,99 --policy lfru,belady --plot a.png
     """
     names = _policies(policies)
     sizes = _slots(slots, capacity, record_bytes)
