@@ -169,10 +169,17 @@ def test_quick_keeps_its_promise_of_twenty_seconds(monkeypatch: pytest.MonkeyPat
     assert len(cells) * seconds <= 12  # the rest is for writing a GiB
 
 
-def test_without_a_ring_only_threads_read() -> None:
-    cells, _ = choose_cells("quick", 1 << 30)
+def test_without_a_ring_threads_read_the_same_cells() -> None:
+    cells, _ = choose_cells("quick", 1 << 30, (8192,))
     left = possible_cells(cells, replace(CONDITIONS, ring_denial="seccomp"))
     assert {cell.way for cell in left} == {Way.PREADV, Way.BUFFERED}
+    past_the_cache = [shape(cell) for cell in left if cell.way is Way.PREADV]
+    assert set(past_the_cache) == {shape(cell) for cell in cells if cell.way is not Way.BUFFERED}
+    assert len(past_the_cache) == len(set(past_the_cache))
+
+
+def shape(cell: ProbeCell) -> tuple[Pattern, int, int]:
+    return cell.pattern, cell.block_bytes, cell.queue_depth
 
 
 def test_memory_that_cannot_be_registered_is_read_unregistered() -> None:

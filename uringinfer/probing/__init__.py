@@ -78,9 +78,10 @@ def probe(
 
 
 def possible_cells(cells: Sequence[ProbeCell], conditions: Conditions) -> list[ProbeCell]:
-    """`cells` without those that this machine denies; what cannot be registered is read unregistered."""
+    """`cells` in ways that this machine allows, each once: without a ring threads read, and what cannot be
+    registered is read unregistered."""
     if conditions.ring_denial is not None:
-        return [cell for cell in cells if not cell.way.needs_ring]
-    if conditions.registration_note is not None:
+        cells = [replace(cell, way=Way.PREADV) if cell.way.needs_ring else cell for cell in cells]
+    elif conditions.registration_note is not None:
         cells = [replace(cell, way=Way.URING) if cell.way is Way.REGISTERED else cell for cell in cells]
     return list(dict.fromkeys(cells))
