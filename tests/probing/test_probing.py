@@ -317,7 +317,10 @@ def test_the_latency_of_a_lone_small_read_is_kept_as_well(
     cached = replace(
         lone, measured=replace(lone.measured, total=Latency(1e-6, 0, 0, 0, 0, 0)), not_a_drive="cached"
     )
-    save_rate(ProbeReport(replace(CONDITIONS, device=device), None, (row(), lone, cached)), tmp_path)
+    ahead = replace(cached, cell=replace(lone.cell, pattern=Pattern.SEQUENTIAL), not_a_drive=None)
+    buffered = replace(cached, cell=replace(lone.cell, way=Way.BUFFERED), not_a_drive=None)
+    rows = (row(), lone, cached, ahead, buffered)
+    save_rate(ProbeReport(replace(CONDITIONS, device=device), None, rows), tmp_path)
 
     found = saved_rate(tmp_path, tmp_path)
 

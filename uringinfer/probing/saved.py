@@ -11,9 +11,11 @@ from typing import Any
 from uringinfer.environment import cache_directory
 from uringinfer.errors import EnvironmentError_, IntegrityError
 from uringinfer.planning.rates import LONE_BYTES, Rates
+from uringinfer.probing.cells import Way
 from uringinfer.probing.report import ProbeReport
 from uringinfer.storage.device import find_device
 from uringinfer.storage.regular import read_regular, replaceable, replacing
+from uringinfer.storage.throughput import Pattern
 
 _FILE_NAME = "drives.json"
 
@@ -84,11 +86,16 @@ def saved_rate(path: str | os.PathLike[str], directory: Path | None = None) -> S
 
 
 def _latency(report: ProbeReport) -> float | None:
-    """Seconds of a small read that was alone, the way with least of them; None without such a cell."""
+    """Seconds of a small read that was alone, the way with least of them; None without such a cell.
+
+    Only random ones past the page cache count: whoever reads in order is read ahead for.
+    """
     lone = [
         row.measured.total.mean
         for row in report.rows
-        if row.not_a_drive is None and (row.cell.block_bytes, row.cell.queue_depth) == (LONE_BYTES, 1)
+        if row.not_a_drive is None
+        and row.cell.way is not Way.BUFFERED
+        and (row.cell.pattern, row.cell.block_bytes, row.cell.queue_depth) == (Pattern.RANDOM, LONE_BYTES, 1)
     ]
     return min(lone, default=None)
 
