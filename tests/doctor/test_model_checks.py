@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from uringinfer.engine.loading import LoadOptions
 from uringinfer.engine.opening import open_model
 from uringinfer.errors import UsageError
 from uringinfer.packing.packer import pack
+from uringinfer.storage.device import Device
 from uringinfer.storage.direct import Direct, StorageFile
 
 
@@ -144,6 +146,18 @@ def test_reads_through_the_page_cache_are_a_problem(container, monkeypatch):
     found = model_checks.check_direct(container / "trunk.bin")
     assert found.status is Status.PROBLEM
     assert "trunk.bin go through the page cache: tmpfs" in found.message
+
+
+def test_direct_reads_of_a_loop_device_that_caches_are_a_problem(container, monkeypatch):
+    direct = Direct(True, "ext4, the page cache stayed empty", 512, 512)
+    device = Device("loop7", None, None, None, "loop7", "the page cache")
+    monkeypatch.setattr(model_checks, "open_file", lambda path: StorageFile(path, -1, 0, direct))
+    monkeypatch.setattr(model_checks, "find_device", lambda fd: device)
+    found = model_checks.check_direct(container / "trunk.bin")
+    assert found.status is Status.PROBLEM
+    assert found.message == "trunk.bin is not read from a drive: loop7 is read through the page cache"
+    monkeypatch.setattr(model_checks, "find_device", lambda fd: replace(device, cached_by=None))
+    assert model_checks.check_direct(container / "trunk.bin").status is Status.OK
 
 
 @pytest.mark.parametrize(

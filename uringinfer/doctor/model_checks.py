@@ -21,6 +21,7 @@ from uringinfer.engine.opening import open_model
 from uringinfer.errors import UringinferError, UsageError
 from uringinfer.models import model_from_config
 from uringinfer.packing.sources import open_source
+from uringinfer.storage.device import find_device
 from uringinfer.storage.direct import open_file
 from uringinfer.text.chat import find_template
 from uringinfer.text.tokenizer import Tokenizer
@@ -120,8 +121,15 @@ def check_direct(path: Path) -> Finding:
     try:
         with open_file(path) as file:
             direct = file.direct
+            device = find_device(file.fd) if direct.is_direct else None
     except UringinferError as error:
         return problem("direct I/O", error.message, error.hint)
+    if device is not None and device.stand_in is not None:
+        return problem(
+            "direct I/O",
+            f"{path.name} is not read from a drive: {device.stand_in}",
+            "move the model to one; losetup --direct-io=on lets a loop device bypass the page cache",
+        )
     if direct.is_direct:
         return ok("direct I/O", f"{direct.reason}; aligned to {direct.offset_align} bytes")
     return problem(

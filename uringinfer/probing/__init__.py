@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from uringinfer.errors import EnvironmentError_
 from uringinfer.probing.cells import Mode, ProbeCell, Way, choose_cells
 from uringinfer.probing.conditions import Conditions, find_conditions
 from uringinfer.probing.report import ProbeReport, Row, judge_row
@@ -55,6 +56,11 @@ def probe(
         conditions = find_conditions(target, arena, ring)
         if not isinstance(ring, Denial):
             ring.close()
+        if require_direct and not conditions.direct:
+            raise EnvironmentError_(
+                f"{conditions.path}: no direct I/O: {conditions.direct_reason}",
+                hint="losetup --direct-io=on lets a loop device bypass it",
+            )
         cells = possible_cells(cells, conditions)
         cached_file = stack.enter_context(
             open_file(f"/proc/self/fd/{target.file.fd}", direct="never", shown_as=target.file.path)

@@ -70,6 +70,9 @@ def find_conditions(target: Target, arena: Arena, ring: Ring | Denial) -> Condit
     fd = target.file.fd
     machine = Machine.read()
     name = filesystem_name(fd)
+    device = find_device(fd)
+    # below the file's own page cache there may be that of a loop device's file
+    stand_in = device.stand_in if device is not None else None
     return Conditions(
         path=str(target.file.path),
         nbytes=target.nbytes,
@@ -77,10 +80,10 @@ def find_conditions(target: Target, arena: Arena, ring: Ring | Denial) -> Condit
         filesystem=name,
         in_memory=name in IN_MEMORY,
         data_share=data_bytes(fd, target.nbytes) / target.nbytes,
-        device=find_device(fd),
+        device=device,
         alignment=direct_alignment(fd),
-        direct=target.file.direct.is_direct,
-        direct_reason=target.file.direct.reason,
+        direct=target.file.direct.is_direct and stand_in is None,
+        direct_reason=stand_in or target.file.direct.reason,
         kernel=os.uname().release,
         ring_flags=() if isinstance(ring, Denial) else tuple(ring.flags),
         ring_denial=f"{ring.reason}; {ring.remedy}" if isinstance(ring, Denial) else None,

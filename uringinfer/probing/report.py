@@ -79,8 +79,8 @@ def judge_row(conditions: Conditions, measured: Measurement, cached_share: float
     """Why a row's rate is not a drive's; None if nothing says so. `cached_share` of a direct read is 0."""
     if conditions.in_memory:
         return f"{conditions.filesystem} has no device behind it"
-    if conditions.device is not None and conditions.device.cached_by is not None:
-        return f"{conditions.device.name} is read through {conditions.device.cached_by}"
+    if conditions.device is not None and conditions.device.stand_in is not None:
+        return conditions.device.stand_in
     if conditions.data_share < _MOSTLY:
         return f"{1 - conditions.data_share:.0%} of the file are holes, with no device behind them"
     if cached_share > 1 - _MOSTLY:

@@ -31,6 +31,11 @@ class Device:
     key: str
     cached_by: str | None = None
 
+    @property
+    def stand_in(self) -> str | None:
+        """In words what is read in place of a drive, None for a drive."""
+        return None if self.cached_by is None else f"{self.name} is read through {self.cached_by}"
+
 
 def find_device(fd: int, *, sys: Path = Path("/sys"), proc: Path = Path("/proc")) -> Device | None:
     """The whole device (not the partition) that holds `fd`, or that `fd` is; None if there is none."""
