@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from uringinfer.cli import probe_plot
 from uringinfer.planning.machine import Bound, Machine
-from uringinfer.probing import cells
+from uringinfer.probing import cells, probe
 
 
 @pytest.fixture
@@ -67,6 +68,22 @@ def test_a_picture_is_drawn(command_line, data, tmp_path):
     pytest.importorskip("matplotlib", reason="matplotlib is an extra")
     assert command_line("probe", "--quick", data, "--plot", tmp_path / "probe.png").code == 0
     assert (tmp_path / "probe.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("mode", ["quick", "normal", "full"])
+def test_no_panel_of_a_picture_has_more_lines_than_its_legend_holds(
+    data, tmp_path, recwarn, monkeypatch, mode
+):
+    pytest.importorskip("matplotlib", reason="matplotlib is an extra")
+    monkeypatch.setattr(cells, "BLOCKS", (4096, 65536))
+    monkeypatch.setattr("uringinfer.probing.judge_row", lambda *about: None)
+    found = probe(data, mode=mode)
+    panels = probe_plot.panels_of(found)
+    assert max(len(lines) for lines in panels.values()) <= 12
+    points = [point for lines in panels.values() for line in lines.values() for point in line]
+    assert len(points) == len(found.rows)
+    probe_plot.draw(found, tmp_path / "probe.png")
+    assert [str(warning.message) for warning in recwarn] == []  # matplotlib warns where a layout fails
 
 
 def test_an_unknown_ending_of_a_picture_is_one_line(command_line, data, tmp_path):
