@@ -156,6 +156,8 @@ def test_direct_reads_of_a_loop_device_that_caches_are_a_problem(container, monk
     found = model_checks.check_direct(container / "trunk.bin")
     assert found.status is Status.PROBLEM
     assert found.message == "trunk.bin is not read from a drive: loop7 is read through the page cache"
+    monkeypatch.setattr(model_checks, "clock_reads", lambda *about: ReadRate(10**9, 1.0, 0.04, "uring", 1))
+    assert "may not be a drive's speed" in model_checks.check_reads(container / "trunk.bin", 1.0).message
     monkeypatch.setattr(model_checks, "find_device", lambda fd: replace(device, cached_by=None))
     assert model_checks.check_direct(container / "trunk.bin").status is Status.OK
 
@@ -165,10 +167,11 @@ def test_direct_reads_of_a_loop_device_that_caches_are_a_problem(container, monk
     [
         (True, 1, Status.OK, "2.00 GB/s in 2.0 s of random reads by uring, 10 ms of CPU per GB"),
         (True, 3, Status.OK, "the file was read 3 times"),
-        (False, 1, Status.NOTE, "may not be the drive's speed"),
+        (False, 1, Status.NOTE, "may not be a drive's speed"),
     ],
 )
 def test_a_clocked_rate_says_what_it_is_worth(container, monkeypatch, is_direct, passes, status, words):
+    monkeypatch.setattr(model_checks, "find_device", lambda fd: None)
     rate = ReadRate(4_000_000_000, 2.0, 0.04, "uring", passes)
     direct = Direct(is_direct, "because", 512, 512)
     monkeypatch.setattr(model_checks, "clock_reads", lambda file, seconds: rate)

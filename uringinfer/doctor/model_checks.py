@@ -22,7 +22,7 @@ from uringinfer.errors import UringinferError, UsageError
 from uringinfer.models import model_from_config
 from uringinfer.packing.sources import open_source
 from uringinfer.storage.device import find_device
-from uringinfer.storage.direct import open_file
+from uringinfer.storage.direct import StorageFile, open_file
 from uringinfer.text.chat import find_template
 from uringinfer.text.tokenizer import Tokenizer
 from uringinfer.units import format_rate, format_size
@@ -120,14 +120,13 @@ def check_direct(path: Path) -> Finding:
     """Whether reads of the weights bypass the page cache on the file system they lie on."""
     try:
         with open_file(path) as file:
-            direct = file.direct
-            device = find_device(file.fd) if direct.is_direct else None
+            direct, stand_in = file.direct, _stand_in(file)
     except UringinferError as error:
         return problem("direct I/O", error.message, error.hint)
-    if device is not None and device.stand_in is not None:
+    if stand_in is not None:
         return problem(
             "direct I/O",
-            f"{path.name} is not read from a drive: {device.stand_in}",
+            f"{path.name} is not read from a drive: {stand_in}",
             "move the model to one; losetup --direct-io=on lets a loop device bypass the page cache",
         )
     if direct.is_direct:
@@ -137,6 +136,12 @@ def check_direct(path: Path) -> Finding:
         f"reads of {path.name} go through the page cache: {direct.reason}",
         "move the model to a local ext4, xfs or btrfs file system",
     )
+
+
+def _stand_in(file: StorageFile) -> str | None:
+    """What is read in place of a drive, in words, where reads bypass the page cache of the file itself."""
+    device = find_device(file.fd) if file.direct.is_direct else None
+    return None if device is None else device.stand_in
 
 
 def check_space(path: Path, weights: _Weights) -> Finding:
@@ -153,7 +158,7 @@ def check_reads(path: Path, seconds: float) -> Finding:
     try:
         with open_file(path) as file:
             rate = clock_reads(file, seconds)
-            is_direct = file.direct.is_direct
+            is_direct = file.direct.is_direct and _stand_in(file) is None
     except UringinferError as error:
         return problem("reads", error.message, error.hint)
     if rate is None:
@@ -163,7 +168,7 @@ def check_reads(path: Path, seconds: float) -> Finding:
         f" {rate.cpu_ms_per_gb:.0f} ms of CPU per GB"
     )
     if not is_direct:
-        return note("reads", f"{message}; through the page cache, so this may not be the drive's speed")
+        return note("reads", f"{message}; through the page cache, so this may not be a drive's speed")
     if rate.passes > 1:
         return ok(
             "reads", f"{message}; the file was read {rate.passes} times, a drive's own cache may have helped"
