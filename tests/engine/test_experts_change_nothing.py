@@ -71,6 +71,19 @@ def test_logits_are_the_same_for_every_policy(native, reference, record_bytes, p
     assert logits == reference
 
 
+@pytest.mark.parametrize(
+    ("slots", "policy", "lookahead"), [(PER_TOKEN, "lru", 0), (2 * PER_TOKEN, "lfu", 4), (12, "lfru", 4)]
+)
+def test_numpy_logits_are_the_same_for_every_cache(path, record_bytes, slots, policy, lookahead):
+    opened = open_model(path, native=False)
+    all_there, _ = run(opened, cache_budget=LAYERS * EXPERTS * record_bytes, lookahead=0)
+    logits, statistics = run(
+        opened, cache_budget=slots * record_bytes, cache_policy=policy, lookahead=lookahead
+    )
+    assert logits == all_there
+    assert statistics.misses > LAYERS * EXPERTS  # some had to be read again
+
+
 @pytest.mark.parametrize("chunk", [1, 5, 24])
 @pytest.mark.parametrize("trunk_budget", [40_000, 1 << 30])
 def test_logits_are_the_same_for_every_chunk_and_trunk(native, reference, record_bytes, chunk, trunk_budget):
