@@ -47,6 +47,16 @@ def test_pairs_are_recognised_even_if_they_begin_like_json(tmp_path):
     assert read_trace(path).turns == (Turn(123, (34,)),)
 
 
+@pytest.mark.parametrize(
+    ("name", "written"), [("t.bin", pairs(2, 7)), ("t.jsonl", b'{"tok": 0, "layers": [[7]]}\n')]
+)
+def test_the_name_of_the_file_chooses_the_format(tmp_path, name, written):
+    with TraceWriter(tmp_path / name) as writer:
+        writer.write_token(0, [(2, (7,))])
+
+    assert (tmp_path / name).read_bytes() == written
+
+
 @pytest.mark.parametrize("kind", ["jsonl", "pairs"])
 def test_what_is_written_is_read_back(tmp_path, kind):
     tokens = [[(0, (3, 1)), (1, (2, 0))], [(0, (1, 2)), (1, (0, 255))]]

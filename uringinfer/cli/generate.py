@@ -107,7 +107,11 @@ def _token_ids(text: str) -> list[int]:
     type=click.IntRange(1),
     help="Let each token use so many experts. The only option that changes answers.",
 )
-@click.option("--trace", type=shared.OutputFile(), help="Write which experts each token used.")
+@click.option(
+    "--trace",
+    type=shared.OutputFile(),
+    help="Write which experts each token used: JSON lines, or int32 pairs in FILE.bin.",
+)
 @click.option("--learn", is_flag=True, help="Remember which experts were used, for the next start.")
 @shared.io
 @shared.placement

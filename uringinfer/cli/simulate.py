@@ -86,7 +86,7 @@ def command(
 ) -> None:
     """Replay a trace of routed experts against caches of several sizes.
 
-    TRACE is what `uringinfer generate --trace` writes (JSON lines), or raw pairs of little-endian int32,
+    TRACE is what `uringinfer generate --trace` writes: JSON lines, or raw pairs of little-endian int32,
     (layer, expert). A record is one expert of one layer; `uringinfer info` shows its size.
 
     \b

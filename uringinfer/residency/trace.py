@@ -3,9 +3,10 @@
 Two formats, told apart by their first bytes:
 
 - JSON lines, one token each: {"tok": n, "layers": [[ids], ...]}, one list for each layer that has experts, in
-  the order of execution. What `generate --trace` writes.
-- Raw pairs of little-endian int32, (layer, expert), in the order of use. What some public engines write; they
-  do not say where a token ends, so a pass ends where the layer number falls.
+  the order of execution. What `generate --trace` writes, unless the file's name ends in .bin.
+- Raw pairs of little-endian int32, (layer, expert), in the order of use. What `generate --trace FILE.bin`
+  and some public engines write; they do not say where a token ends, so a pass ends where the layer number
+  falls.
 
 A trace is foreign input: every number is checked before anything is allocated by it, and an error names the
 line or the byte.
@@ -160,13 +161,16 @@ def _read_pairs(path: Path, data: bytes) -> Trace:
 
 
 class TraceWriter:
-    """Writes a trace while tokens are made; use it in a `with`. `kind` is 'jsonl' or 'pairs'.
+    """Writes a trace while tokens are made; use it in a `with`. `kind` is 'jsonl' or 'pairs'; without it, a
+    file whose name ends in .bin gets pairs and any other JSON lines.
 
     Raises EnvironmentError_ naming the file if it cannot be written, when it is opened or later (a full
     drive).
     """
 
-    def __init__(self, path: Path, kind: str = "jsonl") -> None:
+    def __init__(self, path: Path, kind: str | None = None) -> None:
+        if kind is None:
+            kind = "pairs" if path.suffix == ".bin" else "jsonl"
         if kind not in ("jsonl", "pairs"):
             raise UsageError(f"no trace is of the kind '{kind}'", hint="choose jsonl or pairs")
         self._kind = kind
