@@ -63,7 +63,7 @@ def expected(interleaved, window=TOKENS, bound=np.inf):
 
 
 def attend(layer):
-    return layer.forward(Matrices(), layer.new_cache(TOKENS), X, Step(0, TOKENS))
+    return layer.forward(Matrices(), [layer.new_cache(TOKENS)], X, Step([(0, TOKENS)]))
 
 
 @pytest.mark.parametrize("interleaved", [False, True])
@@ -82,6 +82,6 @@ def test_a_clip_bounds_queries_keys_and_values():
 
 def test_tokens_fed_later_see_those_fed_before():
     cache = PLAIN.new_cache(TOKENS)
-    first = PLAIN.forward(Matrices(), cache, X[:2], Step(0, 2))
-    rest = PLAIN.forward(Matrices(), cache, X[2:], Step(2, TOKENS - 2))
+    first = PLAIN.forward(Matrices(), [cache], X[:2], Step([(0, 2)]))
+    rest = PLAIN.forward(Matrices(), [cache], X[2:], Step([(2, TOKENS - 2)]))
     assert np.concatenate([first, rest]) == pytest.approx(expected(False), abs=1e-5)

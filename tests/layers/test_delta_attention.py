@@ -61,7 +61,7 @@ def test_the_layer_is_the_recurrence_whole_and_in_pieces(variant, cuts):
     state, pieces = layer.new_cache(9), []
     for start, stop in zip((0, *cuts), (*cuts, len(x)), strict=True):
         weights = OrderedWeights(layer.tensors(), arrays)
-        pieces.append(layer.forward(weights, state, x[start:stop], Step(start, stop - start)))
+        pieces.append(layer.forward(weights, [state], x[start:stop], Step([(start, stop - start)])))
         weights.assert_all_used()
     np.testing.assert_allclose(np.concatenate(pieces), expected, rtol=0, atol=1e-5 * abs(expected).max())
 
@@ -71,11 +71,11 @@ def test_rates_may_have_axes_of_one_or_padding(shape):
     layer = make(**VARIANTS["bounded decay, gate of full rank"])
     arrays = random_arrays(layer.tensors(), 1)
     x = np.random.default_rng(2).standard_normal((3, 40)).astype(np.float32)
-    expected = layer.forward(OrderedWeights(layer.tensors(), arrays), layer.new_cache(3), x, Step(0, 3))
+    expected = layer.forward(OrderedWeights(layer.tensors(), arrays), [layer.new_cache(3)], x, Step([(0, 3)]))
     name = "layers.0.attn.A_log"
     arrays[name] = np.resize(np.append(arrays[name], np.zeros(13, np.float32)), shape)
     weights = OrderedWeights(layer.tensors(), arrays)
-    np.testing.assert_array_equal(layer.forward(weights, layer.new_cache(3), x, Step(0, 3)), expected)
+    np.testing.assert_array_equal(layer.forward(weights, [layer.new_cache(3)], x, Step([(0, 3)])), expected)
 
 
 def test_what_a_conversation_keeps_does_not_depend_on_its_length():

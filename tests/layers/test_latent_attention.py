@@ -73,7 +73,7 @@ def run(layer, arrays, x, cuts):
     pieces = []
     for start, stop in zip((0, *cuts), (*cuts, len(x)), strict=True):
         weights = OrderedWeights(layer.tensors(), arrays)
-        pieces.append(layer.forward(weights, cache, x[start:stop], Step(start, stop - start)))
+        pieces.append(layer.forward(weights, [cache], x[start:stop], Step([(start, stop - start)])))
         weights.assert_all_used()
     return np.concatenate(pieces)
 

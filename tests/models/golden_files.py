@@ -12,6 +12,7 @@ from tiny_checkpoint import checkpoint
 from tiny_quantised import quantised
 
 from uringinfer.models import model_from_config
+from uringinfer.models.base import Span
 
 DIRECTORY = Path(__file__).parent / "golden"
 TOLERANCE = 1e-5
@@ -77,7 +78,7 @@ def feed(model, weights, ids, chunk=None):
     state = model.new_state(len(ids))
     chunk = chunk or len(ids)
     parts = [
-        model.forward(weights, state, ids[start : start + chunk], all_logits=True)
+        model.forward(weights, [Span(state, ids[start : start + chunk], chunk)])[0]
         for start in range(0, len(ids), chunk)
     ]
     return np.concatenate(parts)
@@ -86,9 +87,9 @@ def feed(model, weights, ids, chunk=None):
 def continue_greedily(model, weights, ids, count):
     """The next `count` tokens, each the best after all before it, one forward pass a token."""
     state = model.new_state(len(ids) + count)
-    logits = model.forward(weights, state, ids)
+    [logits] = model.forward(weights, [Span(state, ids)])
     chosen = []
     for _ in range(count):
         chosen.append(int(logits[-1].argmax()))
-        logits = model.forward(weights, state, np.array(chosen[-1:]))
+        [logits] = model.forward(weights, [Span(state, np.array(chosen[-1:]))])
     return chosen

@@ -11,6 +11,7 @@ from tiny_checkpoint import checkpoint
 
 from uringinfer.errors import UsageError
 from uringinfer.models import model_from_config
+from uringinfer.models.base import Span
 
 
 def test_state_bytes_is_what_a_new_state_holds(golden):
@@ -26,13 +27,14 @@ def test_state_bytes_is_what_a_new_state_holds(golden):
 def test_a_state_restored_from_its_arrays_continues_bit_for_bit(golden, kernels):
     model, weights = golden.model(), golden.weights(kernels)
     state = model.new_state(len(golden.ids))
-    model.forward(weights, state, golden.ids[:-1])
+    model.forward(weights, [Span(state, golden.ids[:-1])])
     copy = model.new_state(len(golden.ids) + 9)
     copy.length = state.length
     for name, array in state.arrays().items():
         copy.arrays()[name][...] = array
-    expected = model.forward(weights, state, golden.ids[-1:])
-    assert model.forward(weights, copy, golden.ids[-1:]).tobytes() == expected.tobytes()
+    [expected] = model.forward(weights, [Span(state, golden.ids[-1:])])
+    [got] = model.forward(weights, [Span(copy, golden.ids[-1:])])
+    assert got.tobytes() == expected.tobytes()
 
 
 @pytest.mark.parametrize(
@@ -48,7 +50,7 @@ def test_tokens_that_cannot_be_fed_are_refused(ids, message, kernels):
     golden = load("llama")
     model = golden.model()
     with pytest.raises(UsageError, match=message):
-        model.forward(golden.weights(kernels), model.new_state(8), np.array(ids, np.int64))
+        model.forward(golden.weights(kernels), [Span(model.new_state(8), np.array(ids, np.int64))])
 
 
 class Allocating:
@@ -138,7 +140,7 @@ def test_scratch_bytes_bounds_what_a_pass_allocates_from_above_and_not_by_far(na
     ids = np.zeros(chunk, np.int64)
     tracemalloc.start()
     try:
-        model.forward(weights, state, ids)
+        model.forward(weights, [Span(state, ids)])
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

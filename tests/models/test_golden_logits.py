@@ -6,6 +6,7 @@ from golden_cases import CASES
 from golden_files import TOLERANCE, continue_greedily, feed, load
 
 from uringinfer.kernels import open_kernels
+from uringinfer.models.base import Span
 
 
 @pytest.mark.parametrize("chunk", [None, 7, 1], ids=lambda chunk: f"chunk_{chunk or 'all'}")
@@ -42,7 +43,7 @@ def test_a_pass_asks_for_every_declared_tensor_once_in_order(golden, kernels):
 
 def test_without_all_logits_only_those_of_the_last_position_come_back(golden, kernels):
     model, weights = golden.model(), golden.weights(kernels)
-    last = model.forward(weights, model.new_state(len(golden.ids)), golden.ids)
+    [last] = model.forward(weights, [Span(model.new_state(len(golden.ids)), golden.ids)])
     assert last.shape == (1, model.vocab_size)
     assert np.abs(last - golden.logits[-1]).max() < TOLERANCE * np.abs(golden.logits).max()
 

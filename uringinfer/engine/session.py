@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from uringinfer.engine.session_file import SessionHeader, read_header, read_session, write_session
 from uringinfer.errors import UsageError
-from uringinfer.models.base import Floats, Model
+from uringinfer.models.base import Floats, Model, Span
 from uringinfer.residency.trunk import Trunk
 from uringinfer.units import counted
 
@@ -72,7 +72,8 @@ class Session:
             try:
                 with self._trunk.begin() as weights:
                     self.is_whole = False
-                    logits = self._model.forward(weights, self._state, chunk, all_logits=all_logits)
+                    span = Span(self._state, chunk, len(chunk) if all_logits else 1)
+                    [logits] = self._model.forward(weights, [span])
             except BaseException:
                 self._state.length = fed
                 self.is_whole = self.is_whole or self._state.can_rewind

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,7 +12,7 @@ from uringinfer.layers.kv_cache import MOVED_ROWS, KeyValueCache
 from uringinfer.layers.linear import Linear
 from uringinfer.layers.norm import RmsNorm
 from uringinfer.layers.rotary import Rotary
-from uringinfer.layers.step import Step
+from uringinfer.layers.step import Step, joined
 from uringinfer.layers.tensors import TensorSpec
 from uringinfer.layers.weights import Floats, Weights
 
@@ -79,11 +80,11 @@ class GroupedAttention:
     def new_cache(self, context: int) -> KeyValueCache:
         return KeyValueCache(self.groups, context, self.head_dim, self.head_dim, self.window)
 
-    def scratch_bytes(self, chunk: int) -> int:
+    def scratch_bytes(self, chunk: int, spans: int = 1) -> int:
         """Upper bound of the temporary arrays of `forward`, its result included. With a window, keys are
-        moved through a copy, and outputs of a long chunk come in pieces."""
+        moved through a copy; outputs of a long chunk, or of several spans, come in pieces."""
         normed = self.heads if self.query_norm != "none" else 0
-        pieces = self.heads if 0 < self.window < chunk else 0
+        pieces = self.heads if 0 < self.window < chunk or spans > 1 else 0
         channels = self.head_dim * (2 * self.heads + 2 * self.groups + normed + pieces)
         moved = min(self.window, MOVED_ROWS) * self.groups * self.head_dim
         return 4 * (chunk * (channels + self.hidden) + moved)
@@ -107,8 +108,9 @@ class GroupedAttention:
         if self.clip > 0.0:
             np.clip(y, np.float32(-self.clip), np.float32(self.clip), out=y)
 
-    def forward(self, weights: Weights, cache: KeyValueCache, x: Floats, step: Step) -> Floats:
-        """x [T, hidden] at the step's positions -> [T, hidden]; writes their keys and values to `cache`."""
+    def forward(self, weights: Weights, caches: Sequence[KeyValueCache], x: Floats, step: Step) -> Floats:
+        """x [T, hidden] of the step's spans -> [T, hidden]; writes each span's keys and values to its own of
+        `caches`."""
         q = self._heads(weights, x, "q", self.heads, step)
         k = self._heads(weights, x, "k", self.groups, step)
         v = self._input("v_proj", self.groups).forward(weights, x)
@@ -116,12 +118,14 @@ class GroupedAttention:
         v = v.reshape(len(x), self.groups, self.head_dim)
         sinks = weights.vector(f"{self.name}.sinks") if self.sinks else None
         mixed = []
-        for piece in cache.pieces(len(x)):
-            row = cache.write(step.start + piece.start, k[piece], v[piece])
-            mixed.append(
-                weights.kernels.attention(
-                    q[piece], cache.keys, cache.values, row, self.scale, window=self.window, sinks=sinks
+        for place, cache in zip(step.places, caches, strict=True):
+            for piece in cache.pieces(place.count):
+                here = slice(place.first + piece.start, place.first + piece.stop)
+                row = cache.write(place.start + piece.start, k[here], v[here])
+                mixed.append(
+                    weights.kernels.attention(
+                        q[here], cache.keys, cache.values, row, self.scale, window=self.window, sinks=sinks
+                    )
                 )
-            )
-        output = mixed[0] if len(mixed) == 1 else np.concatenate(mixed)
+        output = joined(mixed)
         return self._output().forward(weights, output.reshape(len(x), self.heads * self.head_dim))

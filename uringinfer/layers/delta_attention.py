@@ -7,6 +7,7 @@ of three short convolutions. Source: Kimi Linear (arXiv 2510.26692).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from uringinfer.layers.linear import Linear
 from uringinfer.layers.norm import RmsNorm
 from uringinfer.layers.short_convolution import ShortConvolution
-from uringinfer.layers.step import Step
+from uringinfer.layers.step import Step, joined
 from uringinfer.layers.tensors import TensorSpec
 from uringinfer.layers.weights import Floats, Weights
 
@@ -132,14 +133,17 @@ class DeltaAttention:
         """The state before the first token; `context` has no part in it."""
         return DeltaState(self.heads, self.head_dim, self.taps)
 
-    def scratch_bytes(self, chunk: int) -> int:
+    def scratch_bytes(self, chunk: int, spans: int = 1) -> int:
         """Upper bound of the temporary arrays of `forward`, its result included: q, k, v, the forget gate,
-        its bias and the decay; later the output, its normed copy and the gate."""
-        return 4 * (chunk * (6 * self.channels + 2 * self.heads + self.hidden) + self.channels)
+        its bias and the decay; later the output, its normed copy and the gate. The outputs of several spans
+        are put together in a copy."""
+        copies = 6 if spans == 1 else 7
+        return 4 * (chunk * (copies * self.channels + 2 * self.heads + self.hidden) + self.channels)
 
-    def forward(self, weights: Weights, cache: DeltaState, x: Floats, step: Step) -> Floats:
-        """x [T, hidden] -> [T, hidden]; `cache` moves on by T tokens."""
-        output = self._recur(weights, cache, x)
+    def forward(self, weights: Weights, caches: Sequence[DeltaState], x: Floats, step: Step) -> Floats:
+        """x [T, hidden] of the step's spans -> [T, hidden]; each of `caches` moves on by its span's
+        tokens."""
+        output = self._recur(weights, caches, x, step)
         gate = x
         for part in self._gate():
             gate = part.forward(weights, gate)
@@ -147,23 +151,29 @@ class DeltaAttention:
         output *= weights.kernels.sigmoid(gate)
         return self._output().forward(weights, output)
 
-    def _recur(self, weights: Weights, cache: DeltaState, x: Floats) -> Floats:
-        """x [T, hidden] -> what the state answers, [T, heads, head_dim]."""
+    def _recur(self, weights: Weights, caches: Sequence[DeltaState], x: Floats, step: Step) -> Floats:
+        """x [T, hidden] -> what each span's state answers, [T, heads, head_dim]."""
         kernels = weights.kernels
         q, k, v = (
-            self._mix(weights, letter, history, x)
-            for letter, history in zip("qkv", cache.history, strict=True)
+            self._mix(weights, letter, [cache.history[number] for cache in caches], x, step)
+            for number, letter in enumerate("qkv")
         )
         q = kernels.l2_norm(q, L2_EPS, self.head_dim**-0.5)
         k = kernels.l2_norm(k, L2_EPS)
         decay = self._decay(weights, x)
         beta = kernels.sigmoid(self._beta().forward(weights, x))
-        return kernels.delta_rule(q, k, v, beta, decay, cache.memory)
+        answers = [
+            kernels.delta_rule(q[rows], k[rows], v[rows], beta[rows], decay[rows], cache.memory)
+            for rows, cache in zip((place.rows for place in step.places), caches, strict=True)
+        ]
+        return joined(answers)
 
-    def _mix(self, weights: Weights, letter: str, history: Floats, x: Floats) -> Floats:
+    def _mix(
+        self, weights: Weights, letter: str, histories: Sequence[Floats], x: Floats, step: Step
+    ) -> Floats:
         """q, k or v: projected and convolved, [T, heads, head_dim]."""
         projection, convolution = self._mixed(letter)
-        y = convolution.forward(weights, history, projection.forward(weights, x))
+        y = convolution.forward(weights, histories, projection.forward(weights, x), step)
         return y.reshape(len(x), self.heads, self.head_dim)
 
     def _decay(self, weights: Weights, x: Floats) -> Floats:

@@ -8,6 +8,7 @@ so the cache is never expanded, and the same arithmetic serves one token and man
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from uringinfer.layers.linear import Linear
 from uringinfer.layers.norm import RmsNorm
 from uringinfer.layers.rotary import Rotary
-from uringinfer.layers.step import Step
+from uringinfer.layers.step import Step, joined
 from uringinfer.layers.tensors import TensorSpec
 from uringinfer.layers.weights import Floats, Weights
 
@@ -115,26 +116,32 @@ class LatentAttention:
     def new_cache(self, context: int) -> LatentCache:
         return LatentCache(context, self.cache_width)
 
-    def scratch_bytes(self, chunk: int) -> int:
-        """Upper bound of the temporary arrays of `forward`, its result included."""
+    def scratch_bytes(self, chunk: int, spans: int = 1) -> int:
+        """Upper bound of the temporary arrays of `forward`, its result included. What several spans attended
+        is put together in a copy."""
         query = 2 * (self.nope_dim + self.rope_dim) + self.cache_width
-        per_head = query + self.kv_rank + 3 * self.value_dim
+        attended = self.kv_rank if spans == 1 else 2 * self.kv_rank
+        per_head = query + attended + 3 * self.value_dim
         latents = 2 * (self.q_rank or 0) + 3 * self.cache_width
         return 4 * chunk * (self.heads * per_head + latents + self.hidden)
 
-    def forward(self, weights: Weights, cache: LatentCache, x: Floats, step: Step) -> Floats:
-        """x [T, hidden] at the step's positions -> [T, hidden]; writes their latents to `cache`."""
+    def forward(self, weights: Weights, caches: Sequence[LatentCache], x: Floats, step: Step) -> Floats:
+        """x [T, hidden] of the step's spans -> [T, hidden]; writes each span's latents to its own of
+        `caches`."""
         query = x
         for part in self._query_parts():
             query = part.forward(weights, query)
         query = query.reshape(len(x), self.heads, self.nope_dim + self.rope_dim)
         compressed = self._compress().forward(weights, x)
         latent = np.ascontiguousarray(compressed[:, : self.kv_rank])
-        fresh = cache.rows[step.start : step.start + len(x)]
-        fresh[:, : self.kv_rank] = self._latent_norm().forward(weights, latent)
-        fresh[:, self.kv_rank :] = self._rotated(weights, compressed[:, None, self.kv_rank :], step)[:, 0]
+        latent = self._latent_norm().forward(weights, latent)
+        rope = self._rotated(weights, compressed[:, None, self.kv_rank :], step)[:, 0]
+        for place, cache in zip(step.places, caches, strict=True):
+            fresh = cache.rows[place.start : place.start + place.count]
+            fresh[:, : self.kv_rank] = latent[place.rows]
+            fresh[:, self.kv_rank :] = rope[place.rows]
 
-        mixed = self._attend(weights, cache, query, step).reshape(len(x), -1)
+        mixed = self._attend(weights, caches, query, step).reshape(len(x), -1)
         if self.output_gate:
             mixed *= weights.kernels.sigmoid(self._gate().forward(weights, x))
         return self._output().forward(weights, mixed)
@@ -147,7 +154,7 @@ class LatentAttention:
             weights.kernels.rotary(turned, cos, sin, interleaved=self.rotary.interleaved)
         return turned
 
-    def _attend(self, weights: Weights, cache: LatentCache, query: Floats, step: Step) -> Floats:
+    def _attend(self, weights: Weights, caches: Sequence[LatentCache], query: Floats, step: Step) -> Floats:
         """Queries [T, H, nope + rope] -> [T, H, value], through the absorbed kv_b_proj."""
         kernels = weights.kernels
         nope = np.ascontiguousarray(query[:, :, : self.nope_dim])
@@ -157,7 +164,14 @@ class LatentAttention:
             absorbed[:, :, : self.kv_rank] = kernels.matmul_heads(
                 expand, nope, offset=0, rows=self.nope_dim, transposed=True
             )
-            attended = kernels.latent_attention(absorbed, cache.rows, self.kv_rank, step.start, self.scale)
+            attended = joined(
+                [
+                    kernels.latent_attention(
+                        absorbed[place.rows], cache.rows, self.kv_rank, place.start, self.scale
+                    )
+                    for place, cache in zip(step.places, caches, strict=True)
+                ]
+            )
             return kernels.matmul_heads(
                 expand, attended, offset=self.nope_dim, rows=self.value_dim, transposed=False
             )

@@ -81,7 +81,7 @@ class Moe:
     def forward(self, weights: Weights, x: Floats, step: Step) -> Floats:
         """x [T, hidden] -> [T, hidden]."""
         routing = step.take_gate(self.gate).route(weights.kernels, x)
-        look_ahead = partial(self.look_ahead, weights, x, step) if self.wants_guess(weights, x) else None
+        look_ahead = partial(self.look_ahead, weights, x, step) if self.wants_guess(weights, step) else None
         with weights.experts.demand(self.experts.layer, routing.experts, look_ahead) as arriving:
             z = x if self.latent is None else self.latent.enter(weights, x)
             shared = self._shared(weights, x, step)
@@ -96,18 +96,22 @@ class Moe:
             mixed += shared
         return mixed
 
-    def wants_guess(self, weights: Weights, x: Floats) -> bool:
+    def wants_guess(self, weights: Weights, step: Step) -> bool:
         """Whether `look_ahead` is of use: in decoding only, where reads wait."""
-        return self.next_gate is not None and len(x) == 1 and weights.experts.wants_guess(self._next_layer)
+        return (
+            self.next_gate is not None and step.is_decoding and weights.experts.wants_guess(self._next_layer)
+        )
 
     def look_ahead(self, weights: Weights, x: Floats, step: Step, *, late: bool = False) -> None:
-        """Lets the next layer's router guess from x [1, hidden]: this layer's input or, `late`, the stream
-        behind this layer, normed alike. Only the next layer's attention is missing there, so a late guess
-        names as many experts as a token takes."""
+        """Lets the next layer's router guess from x [T, hidden], a token of each span: this layer's input or,
+        `late`, the stream behind this layer, normed alike. Only the next layer's attention is missing there,
+        so a late guess names as many experts as a token takes."""
         if self.next_gate is None:
             return
         count = self.next_gate.router.top_k if late else weights.experts.lookahead
         guess = step.gate(self.next_gate).guess(weights.kernels, x, count)
+        if len(guess) > 1:  # every token's best guess goes before any token's second
+            guess = np.array([list(dict.fromkeys(guess.T.reshape(-1).tolist()))], np.int64)
         weights.experts.hint(self._next_layer, guess[0], late=late)
 
     @property

@@ -31,7 +31,8 @@ class Rotary:
     interleaved: bool = False
 
     def table_bytes(self, count: int) -> int:
-        """Upper bound of what `tables` allocates, its float64 angles included."""
+        """Upper bound of what the tables of `count` tokens, of any number of spans, allocate: float64 angles,
+        and copies of the tables of each span, included."""
         return count * len(self.frequencies) * (2 * 4 + 3 * 8)
 
     def tables(self, start: int, count: int) -> tuple[Floats, Floats]:

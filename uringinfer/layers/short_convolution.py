@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from uringinfer.layers.step import Step, joined
 from uringinfer.layers.tensors import TensorSpec
 from uringinfer.layers.weights import Floats, Weights
 
@@ -22,10 +24,11 @@ class ShortConvolution:
         shape = (self.channels, 1, self.taps)
         return (TensorSpec(self.name, shape, (f"{self.source}.weight",), kind="vector"),)
 
-    def forward(self, weights: Weights, history: Floats, x: Floats) -> Floats:
-        """x [T, channels] -> [T, channels].
+    def forward(self, weights: Weights, histories: Sequence[Floats], x: Floats, step: Step) -> Floats:
+        """x [T, channels] of the step's spans -> [T, channels].
 
-        `history` [taps - 1, channels] holds the inputs before x, oldest first (zeros before the start), and
-        is moved on."""
+        A span's history [taps - 1, channels] holds the inputs before its first, oldest first (zeros before
+        the start), and is moved on."""
         filters = weights.vector(self.name).reshape(self.channels, self.taps)
-        return weights.kernels.causal_conv(x, history, filters)
+        spans = zip(step.by_span(x), histories, strict=True)
+        return joined([weights.kernels.causal_conv(part, history, filters) for (_, part), history in spans])

@@ -1,25 +1,63 @@
-"""What the layers of one forward pass share: where it stands, tables computed once, routers fetched early."""
+"""What the layers of one forward pass share: whose tokens it carries, tables computed once, routers fetched
+early."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
 
 from uringinfer.layers.rotary import Rotary
 from uringinfer.layers.router_gate import HeldGate, RouterGate
 from uringinfer.layers.weights import Floats, Weights
 
 
-class Step:
-    """One forward pass over `count` tokens at positions start .. start + count - 1."""
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One span's part of a pass: its tokens are the pass' rows [first, first + count), and stand at positions
+    start .. start + count - 1 of its own conversation."""
 
-    def __init__(self, start: int, count: int) -> None:
-        self.start = start
-        self.count = count
+    first: int
+    count: int
+    start: int
+
+    @property
+    def rows(self) -> slice:
+        """Its rows of an array [T, ...] of the whole pass."""
+        return slice(self.first, self.first + self.count)
+
+
+class Step:
+    """One forward pass over spans: `spans` gives each one's first position and its number of tokens.
+
+    Products, norms and experts see the tokens of all spans as one array [T, ...], span behind span; what
+    looks at a conversation's past (attention, convolutions, recurrences) goes by `places`.
+    """
+
+    def __init__(self, spans: Sequence[tuple[int, int]]) -> None:
+        ends = np.cumsum([count for _, count in spans]).tolist()
+        self.places = tuple(
+            Place(end - count, count, start) for end, (start, count) in zip(ends, spans, strict=True)
+        )
+        self.count: int = ends[-1]
         self._tables: dict[Rotary, tuple[Floats, Floats]] = {}
         self._gates: dict[str, HeldGate] = {}
 
+    @property
+    def is_decoding(self) -> bool:
+        """Whether every span feeds a single token."""
+        return self.count == len(self.places)
+
+    def by_span(self, x: Floats) -> Iterator[tuple[Place, Floats]]:
+        """Each place with its rows of x [T, ...], as views."""
+        return ((place, x[place.rows]) for place in self.places)
+
     def tables(self, rotary: Rotary) -> tuple[Floats, Floats]:
-        """Cosine and sine of this pass' positions, float32 [count, R/2] each; computed on first use."""
+        """Cosine and sine of every token's position, float32 [T, R/2] each; computed on first use."""
         if rotary not in self._tables:
-            self._tables[rotary] = rotary.tables(self.start, self.count)
+            each = [rotary.tables(place.start, place.count) for place in self.places]
+            self._tables[rotary] = (joined([cos for cos, _ in each]), joined([sin for _, sin in each]))
         return self._tables[rotary]
 
     def fetch_gate(self, weights: Weights, gate: RouterGate) -> None:
@@ -33,3 +71,8 @@ class Step:
     def take_gate(self, gate: RouterGate) -> HeldGate:
         """A router that was fetched; the step holds it no longer."""
         return self._gates.pop(gate.name)
+
+
+def joined(parts: Sequence[Floats]) -> Floats:
+    """Parts [t, ...] of one pass behind one another; a single one is not copied."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)

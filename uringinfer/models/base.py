@@ -7,6 +7,7 @@ the trunk stream hands them out in that order. Nothing here knows a drive, a bud
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ __all__ = [
     "Floats",
     "Ids",
     "Model",
+    "Span",
     "State",
     "TensorGroup",
     "TensorSpec",
@@ -48,6 +50,16 @@ class State(Protocol):
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         """Every array that a saved session must hold, by name: views of what `length` positions fill."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What one conversation has in a pass: `ids` [T] to feed after `state`, which moves on. The logits of the
+    last `wanted` of them are asked for, or of all if that is more than there are."""
+
+    state: State
+    ids: Ids
+    wanted: int = 1
 
 
 class Model(Protocol):
@@ -89,14 +101,15 @@ class Model(Protocol):
         """Bytes of `new_state(context)`."""
         ...
 
-    def scratch_bytes(self, chunk: int, context: int) -> int:
-        """Upper bound of the arrays that one `forward` of `chunk` tokens makes, logits of one position
-        included. What a kernel uses inside one call is not in it."""
+    def scratch_bytes(self, chunk: int, context: int, spans: int = 1) -> int:
+        """Upper bound of the arrays that one `forward` of `chunk` tokens in `spans` makes, logits of one
+        position of each included. What a kernel uses inside one call is not in it."""
         ...
 
     def new_state(self, context: int) -> State: ...
 
-    def forward(self, weights: Weights, state: State, ids: Ids, *, all_logits: bool = False) -> Floats:
-        """Feeds ids [T] after `state` and advances it; logits [T, vocab] if `all_logits`, else [1, vocab] of
-        the last."""
+    def forward(self, weights: Weights, spans: Sequence[Span]) -> list[Floats]:
+        """Feeds every span, one or more, each of another conversation, in one pass over the weights; each
+        span's logits, float32 [wanted, vocab], in their order. With native kernels no bit of a span's logits
+        depends on the others."""
         ...

@@ -19,10 +19,10 @@ from uringinfer.layers.moe import Moe
 from uringinfer.layers.norm import RmsNorm
 from uringinfer.layers.rotary import Rotary
 from uringinfer.layers.router_gate import RouterGate
-from uringinfer.layers.step import Step
+from uringinfer.layers.step import Place, Step, joined
 from uringinfer.layers.tensors import ExpertLayer, ExpertSource, TensorGroup, TensorSpec
-from uringinfer.layers.weights import Floats, Ids, Weights
-from uringinfer.models.base import State
+from uringinfer.layers.weights import Floats, Weights
+from uringinfer.models.base import Span
 
 _OBJECTS = 4096
 """Bytes that Python itself needs for the objects around the arrays of one pass, at most."""
@@ -55,9 +55,9 @@ class Attention(Protocol):
 
     def new_cache(self, context: int) -> Any: ...
 
-    def scratch_bytes(self, chunk: int) -> int: ...
+    def scratch_bytes(self, chunk: int, spans: int = 1) -> int: ...
 
-    def forward(self, weights: Weights, cache: Any, x: Floats, step: Step) -> Floats: ...
+    def forward(self, weights: Weights, caches: Sequence[Any], x: Floats, step: Step) -> Floats: ...
 
 
 class FeedForward(Protocol):
@@ -90,8 +90,8 @@ class Layer(Protocol):
 
     def tensors(self) -> Sequence[TensorSpec]: ...
 
-    def forward(self, weights: Weights, cache: Any, stream: Stream, step: Step) -> None:
-        """Moves `stream` on; may write into its `hidden`."""
+    def forward(self, weights: Weights, caches: Sequence[Any], stream: Stream, step: Step) -> None:
+        """Moves `stream` on; may write into its `hidden`. `caches` are this layer's, one for each span."""
         ...
 
 
@@ -115,17 +115,17 @@ class DecoderLayer:
         specs += [spec for gate in self.gates for spec in gate.tensors()]
         return (*specs, *self.feed_forward.tensors())
 
-    def forward(self, weights: Weights, cache: Any, stream: Stream, step: Step) -> None:
+    def forward(self, weights: Weights, caches: Sequence[Any], stream: Stream, step: Step) -> None:
         """See `Layer.forward`."""
         x = stream.hidden
         normed = self.attention_norm.forward(weights, x)
-        x += scaled(self.attention.forward(weights, cache, normed, step), self.residual_scale)
+        x += scaled(self.attention.forward(weights, caches, normed, step), self.residual_scale)
         scale = weights.vector(self.feed_forward_norm.name)
         normed = self.feed_forward_norm.apply(weights, x, scale)
         for gate in self.gates:
             step.fetch_gate(weights, gate)
         x += scaled(self.feed_forward.forward(weights, normed, step), self.residual_scale)
-        if isinstance(self.feed_forward, Moe) and self.feed_forward.wants_guess(weights, x):
+        if isinstance(self.feed_forward, Moe) and self.feed_forward.wants_guess(weights, step):
             normed = self.feed_forward_norm.apply(weights, x, scale)
             self.feed_forward.look_ahead(weights, normed, step, late=True)
 
@@ -225,7 +225,7 @@ class Decoder:
     def state_bytes(self, context: int) -> int:
         return sum(layer.attention.cache_bytes(context) for layer in self.layers)
 
-    def scratch_bytes(self, chunk: int, context: int) -> int:
+    def scratch_bytes(self, chunk: int, context: int, spans: int = 1) -> int:
         """The residual stream and its copies, rotary tables, a layer's largest vector and two routers stay;
         on top comes the larger of a layer's two parts, or the head."""
         gates = 2 * max((moe.gate.held_bytes for moe in self._moes()), default=0)
@@ -233,35 +233,45 @@ class Decoder:
         tables = sum(rotary.table_bytes(chunk) for rotary in rotaries if rotary)
         vectors = max(prod(s.shape) for g in self.trunk() for s in g.tensors if s.kind == "vector")
         parts = max(
-            max(layer.attention.scratch_bytes(chunk), layer.feed_forward.scratch_bytes(chunk))
+            max(layer.attention.scratch_bytes(chunk, spans), layer.feed_forward.scratch_bytes(chunk))
             for layer in self.layers
         )
-        head = 4 * (self.vocab_size + self.hidden_size)
+        head = 4 * spans * (self.vocab_size + self.hidden_size)
         kept = 4 * self.streams * chunk * self.hidden_size + tables + 4 * vectors + gates
         return kept + max(parts, head) + _OBJECTS
 
     def new_state(self, context: int) -> DecoderState:
         return DecoderState([layer.attention.new_cache(context) for layer in self.layers], context)
 
-    def forward(self, weights: Weights, state: State, ids: Ids, *, all_logits: bool = False) -> Floats:
+    def forward(self, weights: Weights, spans: Sequence[Span]) -> list[Floats]:
         """See `Model.forward`. Raises UsageError for a token outside the vocabulary or a full context."""
-        if not isinstance(state, DecoderState):
-            raise UsageError(f"a {type(state).__name__} does not belong to {self.family}")
-        self._check(state, ids)
-        step = Step(state.length, len(ids))
+        states = [self._checked(span) for span in spans]
+        step = Step([(state.length, len(span.ids)) for state, span in zip(states, spans, strict=True)])
+        ids = np.concatenate([span.ids for span in spans])
         x = weights.embedding("lm_head" if self.tied else "embed_tokens", ids)
         stream = Stream(scaled(x, self.embedding_scale))
-        for layer, cache in zip(self.layers, state.caches, strict=True):
-            layer.forward(weights, cache, stream, step)
-        state.length += len(ids)
-        last = slice(None) if all_logits else slice(-1, None)
-        x = stream.hidden[last]
+        for number, layer in enumerate(self.layers):
+            layer.forward(weights, [state.caches[number] for state in states], stream, step)
+        for state, place in zip(states, step.places, strict=True):
+            state.length += place.count
+        logits = self._logits(weights, stream, [*map(_wanted, spans, step.places)])
+        ends = np.cumsum([min(span.wanted, len(span.ids)) for span in spans])
+        return np.split(logits, ends[:-1])
+
+    def _logits(self, weights: Weights, stream: Stream, wanted: Sequence[slice]) -> Floats:
+        """Logits of the stream's rows `wanted`, one range for each span, float32 [rows of all, vocab]."""
+        x = joined([stream.hidden[rows] for rows in wanted])
         if self.closing is not None:
-            x = self.closing.forward(weights, [*(block[last] for block in stream.blocks), x])
+            blocks = (joined([block[rows] for rows in wanted]) for block in stream.blocks)
+            x = self.closing.forward(weights, [*blocks, x])
         logits = weights.matmul("lm_head", self._norm().forward(weights, x))
         return scaled(logits, self.logits_scale)
 
-    def _check(self, state: DecoderState, ids: Ids) -> None:
+    def _checked(self, span: Span) -> DecoderState:
+        """The span's state, if its tokens can be fed to it."""
+        state, ids = span.state, span.ids
+        if not isinstance(state, DecoderState):
+            raise UsageError(f"a {type(state).__name__} does not belong to {self.family}")
         if len(ids) == 0:
             raise UsageError("no tokens to feed", hint="a forward pass needs at least one")
         if state.length + len(ids) > state.context:
@@ -272,6 +282,12 @@ class Decoder:
         if ids.min() < 0 or ids.max() >= self.vocab_size:
             wrong = int(ids[(ids < 0) | (ids >= self.vocab_size)][0])
             raise UsageError(f"token {wrong} is outside the vocabulary of {self.vocab_size}")
+        return state
+
+
+def _wanted(span: Span, place: Place) -> slice:
+    """The rows of a pass whose logits a span asked for."""
+    return slice(place.first + place.count - min(span.wanted, place.count), place.first + place.count)
 
 
 def scaled(x: Floats, factor: float) -> Floats:

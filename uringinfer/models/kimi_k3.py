@@ -7,7 +7,7 @@ A layer does not read the running sum alone: for each token it attends over what
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,10 +57,10 @@ class BlockLayer:
         specs += [spec for gate in self.gates for spec in gate.tensors()]
         return (*specs, *self.feed_forward.tensors())
 
-    def forward(self, weights: Weights, cache: Any, stream: Stream, step: Step) -> None:
+    def forward(self, weights: Weights, caches: Sequence[Any], stream: Stream, step: Step) -> None:
         """See `decoder.Layer.forward`."""
         x = self.attention_mixture.forward(weights, [*stream.blocks, stream.hidden])
-        x = self.attention.forward(weights, cache, self.attention_norm.forward(weights, x), step)
+        x = self.attention.forward(weights, caches, self.attention_norm.forward(weights, x), step)
         if self.opens:
             stream.blocks.append(stream.hidden)
             stream.hidden = x
