@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -69,9 +69,10 @@ class Generation:
 
 @dataclass(slots=True)
 class Turn:
-    """One turn of a session while it runs: `run` does all of it; the other fields are what came of it.
+    """One turn of a session while it runs: `run` does all of it alone; the other fields are what came of it.
 
-    `prompt_ended` and `first_token_at` are on the clock of `time.perf_counter`.
+    `steps` is the turn without its passes, so that several can share them (`engine/batch.py`): it says what
+    to feed, and is given the logits. `first_token_at` is on the clock of `time.perf_counter`.
     """
 
     session: Session
@@ -84,49 +85,74 @@ class Turn:
     finish_reason: FinishReason = "length"
     first_token_at: float | None = None
     notes: list[str] = field(default_factory=list)
+    _detokenizer: StreamingDetokenizer | None = None
+    _stopping: StopConditions = field(default_factory=StopConditions)
+
+    @property
+    def wants_all_logits(self) -> bool:
+        """Whether the listener hears the logits of every position."""
+        return self.listener.logits is not None
 
     def run(self, prompt_ids: Sequence[int], sampler: Sampler) -> None:
         """Feeds the prompt and generates; an empty prompt goes on behind what the session was fed. An
         interrupt ends the turn and keeps what there is."""
-        eos_ids = self.tokenizer.eos_ids if self.tokenizer and not self.options.ignore_eos else ()
-        stopping = StopConditions(eos_ids=eos_ids, stop=self.options.stop, max_tokens=self.options.max_tokens)
-        detokenizer = StreamingDetokenizer(self.tokenizer) if self.tokenizer else None
+        steps = self.steps(prompt_ids, sampler)
         try:
-            logits = self._read_prompt(prompt_ids)
-            self.on_prompt_end()
-            while stopping.finish_reason is None:
-                token = sampler.pick(logits, self.session.fed)
-                self.session.chosen = token
-                self.first_token_at = self.first_token_at or time.perf_counter()
-                self.tokens.append(token)
-                self._show(stopping.push(token, detokenizer.push(token) if detokenizer else ""))
-                if stopping.finish_reason is None and self.session.length == self.session.context:
-                    self.notes.append(f"the context of {self.session.context} tokens is full")
-                    break
-                if stopping.finish_reason is None:
-                    logits = self._feed(token)
-            self.finish_reason = stopping.finish_reason or "length"
+            ids = next(steps)
+            while True:
+                ids = steps.send(self._feed(ids))
+        except StopIteration:
+            return
         except Interrupted:
-            self.finish_reason = "interrupted"
-        self._show(stopping.finish(detokenizer.finish() if detokenizer else ""))
+            self.interrupt()
 
-    def _read_prompt(self, prompt_ids: Sequence[int]) -> Floats:
-        if not len(prompt_ids) and self.session.last_logits is not None:
-            return self.session.last_logits
-        fed = self.session.length
-        for logits in self.session.passes(prompt_ids, all_logits=self.listener.logits is not None):
-            if self.listener.logits is not None:
-                self.listener.logits(logits)
-            if self.listener.prompt is not None:
-                self.listener.prompt(self.session.length - fed, len(prompt_ids))
+    def steps(self, prompt_ids: Sequence[int], sampler: Sampler) -> Generator[Sequence[int], Floats, None]:
+        """Yields the tokens to feed next, one or more, and is sent the logits [vocab] behind the last of
+        them, until the turn has ended."""
+        eos_ids = self.tokenizer.eos_ids if self.tokenizer and not self.options.ignore_eos else ()
+        stopping = self._stopping = StopConditions(
+            eos_ids=eos_ids, stop=self.options.stop, max_tokens=self.options.max_tokens
+        )
+        self._detokenizer = detokenizer = StreamingDetokenizer(self.tokenizer) if self.tokenizer else None
+        logits = self.session.last_logits
+        if len(prompt_ids) or logits is None:
+            logits = yield prompt_ids
+        self.on_prompt_end()
+        while stopping.finish_reason is None:
+            token = sampler.pick(logits, self.session.fed)
+            self.session.chosen = token
+            self.first_token_at = self.first_token_at or time.perf_counter()
+            self.tokens.append(token)
+            self._show(stopping.push(token, detokenizer.push(token) if detokenizer else ""))
+            if stopping.finish_reason is None and self.session.length == self.session.context:
+                self.notes.append(f"the context of {self.session.context} tokens is full")
+                break
+            if stopping.finish_reason is None:
+                logits = yield [token]
+        self._end(stopping.finish_reason or "length")
+
+    def interrupt(self) -> None:
+        """Ends the turn where it is."""
+        self._end("interrupted")
+
+    def fed(self, logits: Floats, done: int, total: int) -> None:
+        """Tells the listener of a pass that fed up to `done` of the `total` tokens of a step; logits
+        [n, vocab] are those of its positions, if `wants_all_logits`."""
+        if self.listener.logits is not None:
+            self.listener.logits(logits)
+        if self.listener.prompt is not None and not self.tokens:
+            self.listener.prompt(done, total)
+
+    def _feed(self, ids: Sequence[int]) -> Floats:
+        before = self.session.length
+        for logits in self.session.passes(ids, all_logits=self.wants_all_logits):
+            self.fed(logits, self.session.length - before, len(ids))
         last: Floats = logits[-1]
         return last
 
-    def _feed(self, token: int) -> Floats:
-        logits = self.session.step(token)
-        if self.listener.logits is not None:
-            self.listener.logits(logits[None])
-        return logits
+    def _end(self, reason: FinishReason) -> None:
+        self.finish_reason = reason
+        self._show(self._stopping.finish(self._detokenizer.finish() if self._detokenizer else ""))
 
     def _show(self, text: str) -> None:
         if text:

@@ -8,6 +8,7 @@ on from there as if it had never ended (`engine/session_file.py`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,39 @@ from uringinfer.errors import UsageError
 from uringinfer.models.base import Floats, Model, Span
 from uringinfer.residency.trunk import Trunk
 from uringinfer.units import counted
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a session has in a pass: `tokens` to feed, and of how many of the last ones the logits are
+    `wanted`."""
+
+    session: Session
+    tokens: NDArray[np.int64]
+    wanted: int = 1
+
+
+def feed_together(parts: Sequence[Part]) -> list[Floats]:
+    """Feeds every part in one pass over the weights; each one's logits, float32 [wanted, vocab].
+
+    The sessions are different ones of one engine, and have room for their tokens. A pass that raises is taken
+    back in all of them; where a model's state cannot be, that session is not whole any more.
+    """
+    first = parts[0].session
+    fed = [part.session.length for part in parts]
+    try:
+        with first._trunk.begin() as weights:
+            for part in parts:
+                part.session.is_whole = False
+            spans = [Span(part.session._state, part.tokens, part.wanted) for part in parts]
+            logits = first._model.forward(weights, spans)
+    except BaseException:
+        for part, length in zip(parts, fed, strict=True):
+            part.session._take_back(length)
+        raise
+    for part, given in zip(parts, logits, strict=True):
+        part.session._has_fed(part.tokens, given)
+    return logits
 
 
 class Session:
@@ -68,20 +102,7 @@ class Session:
         self._check(tokens)
         for start in range(0, len(tokens), self._chunk):
             chunk = tokens[start : start + self._chunk]
-            fed = self.length
-            try:
-                with self._trunk.begin() as weights:
-                    self.is_whole = False
-                    span = Span(self._state, chunk, len(chunk) if all_logits else 1)
-                    [logits] = self._model.forward(weights, [span])
-            except BaseException:
-                self._state.length = fed
-                self.is_whole = self.is_whole or self._state.can_rewind
-                raise
-            self.chosen = None
-            self.fed += chunk.tolist()
-            self.last_logits = logits[-1].copy()
-            self.is_whole = True
+            [logits] = feed_together([Part(self, chunk, len(chunk) if all_logits else 1)])
             yield logits
 
     def feed(self, ids: Sequence[int] | NDArray[np.int64], *, all_logits: bool = False) -> Floats:
@@ -132,6 +153,17 @@ class Session:
         self.fed = list(header.ids[: header.length])
         self.chosen = header.ids[header.length] if len(header.ids) > header.length else None
         self.sampling = None if header.seed is None else (header.seed, header.draws or 0)
+        self.is_whole = True
+
+    def _take_back(self, length: int) -> None:
+        """Returns to `length` positions after a pass that did not end, if the state can."""
+        self._state.length = length
+        self.is_whole = self.is_whole or self._state.can_rewind
+
+    def _has_fed(self, tokens: NDArray[np.int64], logits: Floats) -> None:
+        self.chosen = None
+        self.fed += tokens.tolist()
+        self.last_logits = logits[-1].copy()
         self.is_whole = True
 
     def _arrays(self, logits: Floats) -> dict[str, NDArray[Any]]:
