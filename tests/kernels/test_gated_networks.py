@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from arrays import assert_same_bits, normal, packed
 
-from uringinfer.kernels.formats import FORMATS, encode
+from uringinfer.kernels.formats import ENCODED, encode
 from uringinfer.kernels.gated_network import GatedNetwork
 
 HIDDEN, OUTER = 100, 70
@@ -32,7 +32,7 @@ def one_by_one(kernels, networks, inputs, kind="silu", **settings):
 
 
 @pytest.mark.parametrize("tokens", [1, 2, 7, 70])
-@pytest.mark.parametrize("name", list(FORMATS))
+@pytest.mark.parametrize("name", ENCODED)
 def test_networks_in_one_call_have_the_bits_of_their_products_one_by_one(kernels, name, tokens):
     networks = [network(10 * i, name, biases=i % 2 == 0) for i in range(4)]
     inputs = [normal(100 + i, tokens, HIDDEN) for i in range(4)]

@@ -7,7 +7,7 @@ from arrays import normal, packed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from uringinfer.kernels.formats import FORMATS, decode, encode
+from uringinfer.kernels.formats import ENCODED, decode, encode
 from uringinfer.kernels.numpy_kernels import NumpyKernels
 
 SHAPES = st.tuples(st.integers(1, 70), st.integers(1, 300), st.integers(1, 70))
@@ -19,7 +19,7 @@ def least_counted(weight, decoded):
     return 0.0 if weight.codebook is None else np.abs(decoded).max()
 
 
-@pytest.mark.parametrize("name", list(FORMATS))
+@pytest.mark.parametrize("name", ENCODED)
 @given(shape=SHAPES, seed=st.integers(0, 1 << 30))
 @settings(max_examples=8)
 def test_a_product_of_any_shape_is_that_of_the_decoded_matrix(kernels, name, shape, seed):
@@ -30,7 +30,7 @@ def test_a_product_of_any_shape_is_that_of_the_decoded_matrix(kernels, name, sha
     oracle.assert_product(kernels.matmul(weight, x), decoded, x, error=error, least=least)
 
 
-@pytest.mark.parametrize("name", list(FORMATS))
+@pytest.mark.parametrize("name", ENCODED)
 @given(shape=SHAPES, seed=st.integers(0, 1 << 30))
 @settings(max_examples=4)
 def test_native_products_are_those_of_numpy_to_one_in_a_hundred_thousand(native, name, shape, seed):
@@ -61,7 +61,7 @@ def test_infinite_and_nan_weights_come_through(kernels):
         assert got[0] == np.inf and np.isnan(got[1]) and got[2] == -np.inf and got[3] == 0
 
 
-@pytest.mark.parametrize("name", list(FORMATS))
+@pytest.mark.parametrize("name", ENCODED)
 @pytest.mark.parametrize("tokens", [1, 3, 11])
 def test_products_by_head_take_every_format(kernels, name, tokens):
     heads, per_head, offset, rows, cols = 3, 50, 17, 30, 203

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from arrays import assert_same_bits, normal, packed
 
-from uringinfer.kernels.formats import FORMATS, encode, weight_format
+from uringinfer.kernels.formats import ENCODED, encode, weight_format
 
 TOKENS = 70
 
@@ -18,7 +18,7 @@ def pieces(total, sizes):
         start, turn = stop, turn + 1
 
 
-@pytest.mark.parametrize("name", list(FORMATS))
+@pytest.mark.parametrize("name", ENCODED)
 @pytest.mark.parametrize("shape", [(1, 1), (7, 129), (50, 515), (130, 1100), (21, 4200)])
 def test_a_product_has_the_same_bits_however_its_tokens_are_cut(native, name, shape):
     weight, x = packed(name, normal(0, *shape)), normal(1, TOKENS, shape[1])
@@ -28,7 +28,7 @@ def test_a_product_has_the_same_bits_however_its_tokens_are_cut(native, name, sh
         assert_same_bits(np.concatenate(parts), whole)
 
 
-@pytest.mark.parametrize("name", list(FORMATS))
+@pytest.mark.parametrize("name", ENCODED)
 @pytest.mark.parametrize("tokens", [1, 3, 40])
 def test_a_product_has_the_same_bits_on_any_number_of_threads(native, name, tokens):
     weight, x = packed(name, normal(0, 333, 777)), normal(1, tokens, 777)
@@ -37,7 +37,7 @@ def test_a_product_has_the_same_bits_on_any_number_of_threads(native, name, toke
         assert_same_bits(native(threads).matmul(weight, x), alone)
 
 
-@pytest.mark.parametrize("name", list(FORMATS))
+@pytest.mark.parametrize("name", ENCODED)
 def test_a_panel_of_rows_has_the_bits_of_those_rows_in_the_whole(native, name):
     form = weight_format(name)
     matrix, x = normal(0, 300, 200), normal(1, 9, 200)

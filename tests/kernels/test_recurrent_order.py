@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from arrays import normal, packed
 
-from uringinfer.kernels.formats import FORMATS
+from uringinfer.kernels.formats import ENCODED
 
 TOKENS = 70
 CUTS = {"one by one": range(1, TOKENS), "uneven": (1, 8, 10, 43), "halves": (35,)}
@@ -62,7 +62,7 @@ def test_latent_attention(native, heads, rank, rope):
     assert_cuts_do_not_show(native, compute)
 
 
-@pytest.mark.parametrize("name", list(FORMATS))
+@pytest.mark.parametrize("name", ENCODED)
 @pytest.mark.parametrize("transposed", [False, True])
 def test_products_by_head(native, name, transposed):
     weight = packed(name, normal(0, 6 * 64, 100))

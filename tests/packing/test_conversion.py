@@ -11,7 +11,7 @@ from fake_model import FakeModel
 from uringinfer.container import Container
 from uringinfer.container.codebooks import read_codebooks
 from uringinfer.errors import IntegrityError, UsageError
-from uringinfer.kernels.formats import FORMATS, Weight, decode, encode, weight_format
+from uringinfer.kernels.formats import ENCODED, Weight, decode, encode, weight_format
 from uringinfer.models.base import ExpertLayer, ExpertPart, ExpertSource, TensorGroup, TensorSpec
 from uringinfer.packing.packer import pack
 from uringinfer.packing.runs import TransposedRun
@@ -55,7 +55,7 @@ def trunk_weights(container, name):
 
 
 @pytest.mark.usefixtures("few_rounds")
-@pytest.mark.parametrize("name", [name for name in FORMATS if name != "bf16"])
+@pytest.mark.parametrize("name", [name for name in ENCODED if name != "bf16"])
 @pytest.mark.parametrize("segment", ["layer", 4096])
 def test_every_panel_is_what_the_format_makes_of_its_rows(tmp_path, name, segment):
     bits, values = bf16(RNG.standard_normal((300, 150)))

@@ -84,6 +84,7 @@ def test_a_rule_that_wants_a_vector_quantised_is_refused_by_name_and_shape(shape
     ("recipe", "message"),
     [
         ({"trunk": "q5"}, r"'q5' is no weight format; choose one of keep, bf16, .*mxfp4"),
+        ({"trunk": "q4_k"}, r"'q4_k' is kept from files, not packed anew; choose one of keep, bf16, "),
         ({"experts": "Q4"}, r"'Q4' is no weight format"),
         ({"tensors": (("x", "int4"),)}, r"'int4' is no weight format"),
         ({"tensors": (("x[", "q4"),)}, r"'x\[' is no regular expression: unterminated"),

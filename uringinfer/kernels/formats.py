@@ -16,11 +16,13 @@ from uringinfer.errors import UsageError
 from uringinfer.kernels.block_formats import FP8, FP8_SMALL, MXFP4
 from uringinfer.kernels.codebooks import fit_codebook, sample_vectors
 from uringinfer.kernels.float_formats import BF16, F16, F32
+from uringinfer.kernels.ggml_formats import GGML
 from uringinfer.kernels.group_formats import Q4, Q4_G32, Q8, Q8_G32
 from uringinfer.kernels.vq_formats import VQ
 from uringinfer.kernels.weight_format import Floats, WeightFormat
 
 __all__ = [
+    "ENCODED",
     "FORMATS",
     "Weight",
     "WeightFormat",
@@ -31,10 +33,12 @@ __all__ = [
     "weight_sections",
 ]
 
-FORMATS: dict[str, WeightFormat] = {
-    entry.name: entry for entry in (BF16, F16, F32, FP8, *FP8_SMALL, Q8, Q8_G32, MXFP4, Q4, Q4_G32, *VQ)
-}
-"""Every format by its name in the manifest and on the command line."""
+_ENCODED = (BF16, F16, F32, FP8, *FP8_SMALL, Q8, Q8_G32, MXFP4, Q4, Q4_G32, *VQ)
+FORMATS: dict[str, WeightFormat] = {entry.name: entry for entry in (*_ENCODED, *GGML)}
+"""Every format by its name in the manifest."""
+ENCODED = tuple(entry.name for entry in _ENCODED)
+"""The names of those that matrices can be packed in, which the command line takes; the others come out of
+files as they are."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from uringinfer.errors import UsageError
-from uringinfer.kernels.formats import FORMATS, weight_format
+from uringinfer.kernels.formats import ENCODED, FORMATS, weight_format
 
 KEEP = "keep"
 FLOATS = ("bf16", "f16", "f32")
@@ -45,10 +45,9 @@ class Recipe:
         if not 0 <= self.seed <= MAX_SEED:
             raise UsageError(f"{self.seed} is no seed", hint=f"give 0 to {MAX_SEED}")
         for name in (self.trunk, self.experts, *(name for _, name in self.tensors)):
-            if name != KEEP and name not in FORMATS:
-                raise UsageError(
-                    f"'{name}' is no weight format", hint=f"choose one of {', '.join((KEEP, *FORMATS))}"
-                )
+            if name != KEEP and name not in ENCODED:
+                what = "is kept from files, not packed anew" if name in FORMATS else "is no weight format"
+                raise UsageError(f"'{name}' {what}", hint=f"choose one of {', '.join((KEEP, *ENCODED))}")
         for pattern, _ in self.tensors:
             try:
                 re.compile(pattern)
