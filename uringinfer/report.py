@@ -196,6 +196,7 @@ class Setup:
     cache_bytes: int = 0
     cache_policy: str | None = None
     lookahead: int = 0
+    parallel: int = 1
 
     @property
     def hit_rate(self) -> float:
@@ -222,8 +223,14 @@ class Setup:
             f" {format_size(self.pinned_bytes)}, streamed {format_size(self.streamed_bytes)} per pass,"
             f" hit rate {self.hit_rate:.1%}{lru}\n"
             f"reader {self.reader}, {direct}; {overlap}; {huge}; {self.kernels} kernels ({self.simd},"
-            f" {self.threads} {'thread' if self.threads == 1 else 'threads'}){self._cache_text()}"
+            f" {self.threads} {'thread' if self.threads == 1 else 'threads'})"
+            f"{self._cache_text()}{self._parallel_text()}"
         )
+
+    def _parallel_text(self) -> str:
+        if self.parallel == 1:
+            return ""
+        return f"\nroom for {self.parallel} conversations, which share passes of {self.chunk} tokens"
 
     def _cache_text(self) -> str:
         if not self.cache_slots:

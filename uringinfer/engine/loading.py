@@ -67,7 +67,8 @@ CONTEXT_STEP = 256
 class LoadOptions:
     """How to load. `budget` None takes what the machine grants; `context` None takes `DEFAULT_CONTEXT`, or
     the model's if that is shorter. `all_logits` leaves room for the logits of every position of a chunk.
-    `timeline` records what the last passes did when."""
+    `parallel` is how many conversations the memory has room for at once, each of `context` tokens; they may
+    share passes (`engine/batch.py`). `timeline` records what the last passes did when."""
 
     budget: int | None = None
     context: int | None = None
@@ -80,6 +81,7 @@ class LoadOptions:
     cache_policy: str = DEFAULT_POLICY
     lookahead: int = DEFAULT_LOOKAHEAD
     all_logits: bool = False
+    parallel: int = 1
     verify_reads: bool = False
     poison_slots: bool = False
     timeline: bool = False
@@ -152,7 +154,13 @@ class OpenModel:
         return min(self.model.max_context, -(-max(tokens, 1) // CONTEXT_STEP) * CONTEXT_STEP)
 
     def sizes(
-        self, context: int, chunk: int, *, all_logits: bool = False, segments: Sequence[Segment] | None = None
+        self,
+        context: int,
+        chunk: int,
+        *,
+        all_logits: bool = False,
+        parallel: int = 1,
+        segments: Sequence[Segment] | None = None,
     ) -> ModelSizes:
         """What the model needs at this context and chunk, for the planner; `segments` as in `plan`."""
         segments = segments or self.container.segments
@@ -161,8 +169,8 @@ class OpenModel:
         codebooks = codebook_bytes(self.container.manifest, self.kernels, chunk)
         return ModelSizes.of_segments(
             segments,
-            state_bytes=self.model.state_bytes(context),
-            scratch_bytes=self.model.scratch_bytes(chunk, context) + logits + codebooks,
+            state_bytes=parallel * self.model.state_bytes(context),
+            scratch_bytes=self.model.scratch_bytes(chunk, context, parallel) + logits + codebooks,
             staging_bytes=rows.staging_bytes,
             row_bytes=rows.row_bytes,
             experts=expert_sizes(self.container, self.model),
@@ -190,10 +198,13 @@ class OpenModel:
         that cannot be.
         """
         context = self.context(options)
-        if options.chunk < 1:
-            raise UsageError(f"a chunk of {options.chunk} tokens cannot be fed", hint="give 1 or more")
-        chunk = min(options.chunk, context)
-        sizes = self.sizes(context, chunk, all_logits=options.all_logits, segments=segments)
+        for what, count in (("a chunk", options.chunk), ("a batch", options.parallel)):
+            if count < 1:
+                raise UsageError(f"{what} of {count} cannot be fed", hint="give 1 or more")
+        chunk = self.chunk(options)
+        sizes = self.sizes(
+            context, chunk, all_logits=options.all_logits, parallel=options.parallel, segments=segments
+        )
         interpreter = resident_bytes() if interpreter_bytes is None else interpreter_bytes
         budget = options.budget
         if budget is None:
@@ -232,6 +243,10 @@ class OpenModel:
                 hint="give a smaller -c",
             )
         return options.context
+
+    def chunk(self, options: LoadOptions) -> int:
+        """Tokens that a pass carries at most: no more than the conversations could hold, and one of each."""
+        return max(options.parallel, min(options.chunk, options.parallel * self.context(options)))
 
     def load(self, options: LoadOptions | None = None, progress: Progress | None = None) -> Engine:
         """Plans the memory, fills it and starts reading ahead.
@@ -331,7 +346,8 @@ class OpenModel:
             family=self.model.family,
             budget=plan.budget,
             context=context,
-            chunk=min(options.chunk, context),
+            chunk=self.chunk(options),
+            parallel=options.parallel,
             pinned_bytes=plan.trunk.pinned_bytes,
             streamed_bytes=plan.trunk.streamed_bytes,
             plan_reason=plan.trunk.reason,

@@ -86,6 +86,11 @@ class Session:
         return self._state.context
 
     @property
+    def vocab_size(self) -> int:
+        """Tokens are numbers below this."""
+        return self._model.vocab_size
+
+    @property
     def can_rewind(self) -> bool:
         """Whether a pass that is interrupted could be taken back."""
         return self._state.can_rewind
@@ -99,7 +104,7 @@ class Session:
         session can go on; where the model has a recurrent state it cannot be, and the session refuses to.
         """
         tokens = as_tokens(ids, self._model.vocab_size)
-        self._check(tokens)
+        self.check_room(len(tokens))
         for start in range(0, len(tokens), self._chunk):
             chunk = tokens[start : start + self._chunk]
             [logits] = feed_together([Part(self, chunk, len(chunk) if all_logits else 1)])
@@ -169,10 +174,11 @@ class Session:
     def _arrays(self, logits: Floats) -> dict[str, NDArray[Any]]:
         return {**self._state.arrays(), "logits": logits}
 
-    def _check(self, tokens: NDArray[np.int64]) -> None:
+    def check_room(self, tokens: int) -> None:
+        """Raises UsageError unless `tokens` more can be fed: the session is whole, and they fit."""
         if not self.is_whole:
             raise UsageError("this session was interrupted inside a pass", hint="begin a new one")
-        check_room(self.length, len(tokens), self.context)
+        check_room(self.length, tokens, self.context)
 
 
 def check_header(path: Path, header: SessionHeader, family: str, fingerprint: str, context: int) -> None:

@@ -1,0 +1,146 @@
+"""Many requests, answered a few at a time by one batch: the job that is otherwise scripted around an engine.
+
+Requests wait in their order; as many as the engine has room for run, and share passes. An answer comes as
+soon as it is whole, so answers overtake one another. A request that cannot be answered says so in its answer
+and touches no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from uringinfer.engine.batch import Batch, Rider
+from uringinfer.engine.engine import Engine
+from uringinfer.engine.generation import FinishReason, GenerationOptions, Listener, Turn
+from uringinfer.errors import UringinferError
+from uringinfer.report import Phase
+from uringinfer.text.sampling import Sampler
+
+Progress = Callable[[int, int, int], None]
+"""Called after each pass with (requests answered, requests under way, tokens generated)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Token ids to go on from, and how."""
+
+    ids: Sequence[int]
+    options: GenerationOptions = field(default_factory=GenerationOptions)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of request `number`, counted from 0; as in `Generation`. `error` says why there is no more
+    of it; `finish_reason` is "error" then."""
+
+    number: int
+    prompt_ids: list[int]
+    tokens: list[int]
+    text: str
+    finish_reason: FinishReason | str
+    seed: int | None
+    notes: list[str]
+    error: UringinferError | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Without its number: whoever asked knows the request by a name of his own."""
+        found: dict[str, Any] = {
+            "prompt_tokens": len(self.prompt_ids),
+            "tokens": self.tokens,
+            "text": self.text,
+            "finish_reason": self.finish_reason,
+            "seed": self.seed,
+            "notes": self.notes,
+        }
+        return found if self.error is None else found | {"error": str(self.error)}
+
+
+@dataclass(slots=True)
+class BatchStatistics:
+    """What all requests together took; grows while they run. `phase` is None before the first pass."""
+
+    prompt_tokens: int = 0
+    generated_tokens: int = 0
+    phase: Phase | None = None
+
+
+def answer_all(
+    engine: Engine,
+    requests: Iterable[Request],
+    *,
+    statistics: BatchStatistics | None = None,
+    progress: Progress | None = None,
+) -> Iterator[Answer]:
+    """Answers `requests`, as many at a time as the engine was loaded for (`LoadOptions.parallel`).
+
+    `requests` may be endless: one is taken when there is room for it. Raises what makes a pass fail for all
+    (IntegrityError), and Interrupted; what is under way is lost then, what was answered is not.
+    """
+    statistics = statistics if statistics is not None else BatchStatistics()
+    batch = Batch(engine.setup.parallel, engine.setup.chunk)
+    waiting = enumerate(requests)
+    under_way: dict[Rider, tuple[int, Request]] = {}
+    engine.trunk.resume()
+    before = engine.snapshot()
+    answered, asked_for_more = 0, True
+    while asked_for_more or under_way:
+        while asked_for_more and batch.has_room:
+            found = next(waiting, None)
+            if found is None:
+                asked_for_more = False
+                break
+            number, request = found
+            joined = _join(engine, batch, number, request)
+            if isinstance(joined, Answer):
+                answered += 1
+                yield joined
+            else:
+                under_way[joined] = (number, request)
+        batch.run_pass()
+        for rider in [rider for rider in under_way if rider.is_over]:
+            number, request = under_way.pop(rider)
+            answered += 1
+            statistics.prompt_tokens += len(request.ids)
+            statistics.generated_tokens += len(rider.turn.tokens)
+            statistics.phase = _phase(engine, before, statistics)
+            yield _answer(number, request, rider)
+        if progress is not None:
+            running = sum(len(rider.turn.tokens) for rider in under_way)
+            progress(answered, len(under_way), statistics.generated_tokens + running)
+
+
+def _join(engine: Engine, batch: Batch, number: int, request: Request) -> Rider | Answer:
+    """The request under way, or why it cannot be."""
+    sampler = Sampler(request.options.sampling)
+    try:
+        turn = Turn(
+            engine.session(), engine.prompter.tokenizer, request.options, Listener(), on_prompt_end=_ignore
+        )
+        rider = batch.join(turn, request.ids, sampler)
+    except UringinferError as error:
+        return Answer(number, list(request.ids), [], "", "error", None, [], error)
+    return rider
+
+
+def _answer(number: int, request: Request, rider: Rider) -> Answer:
+    turn = rider.turn
+    return Answer(
+        number,
+        list(request.ids),
+        turn.tokens,
+        "".join(turn.pieces),
+        turn.finish_reason if rider.error is None else "error",
+        rider.sampler.seed,
+        turn.notes,
+        rider.error,
+    )
+
+
+def _phase(engine: Engine, before: Any, statistics: BatchStatistics) -> Phase:
+    return Phase.between(before, engine.snapshot(), statistics.prompt_tokens + statistics.generated_tokens)
+
+
+def _ignore() -> None:
+    pass
