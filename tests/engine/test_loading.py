@@ -61,6 +61,7 @@ def test_what_was_asked_for_and_not_obtained_is_noted(packed, monkeypatch):
         ({"context": 0}, "a context of 0 tokens"),
         ({"context": 9000}, "at most 8192"),
         ({"chunk": 0}, "a chunk of 0 tokens"),
+        ({"parallel": 0}, "a batch of 0 conversations"),
         ({"ring_slots": 0}, "0 ring slots"),
     ],
 )

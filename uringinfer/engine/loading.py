@@ -198,9 +198,12 @@ class OpenModel:
         that cannot be.
         """
         context = self.context(options)
-        for what, count in (("a chunk", options.chunk), ("a batch", options.parallel)):
+        for what, count, of in (
+            ("a chunk", options.chunk, "tokens"),
+            ("a batch", options.parallel, "conversations"),
+        ):
             if count < 1:
-                raise UsageError(f"{what} of {count} cannot be fed", hint="give 1 or more")
+                raise UsageError(f"{what} of {count} {of} cannot be fed", hint="give 1 or more")
         chunk = self.chunk(options)
         sizes = self.sizes(
             context, chunk, all_logits=options.all_logits, parallel=options.parallel, segments=segments
