@@ -7,6 +7,7 @@ import pytest
 from tests.packing import gguf_maker
 from tests.text import chat_templates, tokenizer_files
 from uringinfer.text.chat import ChatTemplate
+from uringinfer.text.rendering import ChatRequest
 from uringinfer.text.tokenizer import Tokenizer
 
 
@@ -44,7 +45,7 @@ def test_control_tokens_count_only_when_they_are_allowed(command_line, model):
 
 def test_the_chat_format_is_put_around_the_text(command_line, model):
     template = ChatTemplate(chat_templates.CHATML, Tokenizer.open(model))
-    expected = template.encode([{"role": "user", "content": "the dog"}])
+    expected = template.encode(ChatRequest([{"role": "user", "content": "the dog"}]))
     assert ids(command_line("tokenize", model, "--ids", "--chat", "-p", "the dog")) == expected
 
 

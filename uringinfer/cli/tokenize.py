@@ -68,7 +68,8 @@ def _encode(prompter: api.Prompter, text: str, options: dict[str, Any]) -> list[
         return tokenizer.encode(text, allow_control=options["control"], add_bos=add_bos)
     if options["control"] or options["bos"] or options["no_bos"]:
         raise UsageError("--chat excludes --control and --bos", hint="the template decides on both")
-    return prompter.need_template().encode([{"role": "user", "content": text}])
+    prompter.need_template()
+    return prompter.encode(text)
 
 
 def _describe(tokenizer: api.Tokenizer, token_id: int) -> dict[str, Any]:

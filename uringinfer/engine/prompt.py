@@ -8,6 +8,7 @@ from pathlib import Path
 from uringinfer.errors import UsageError
 from uringinfer.packing.sources import open_source
 from uringinfer.text.chat import ChatTemplate, find_template
+from uringinfer.text.rendering import ChatRequest
 from uringinfer.text.tokenizer import Tokenizer
 
 _NO_TEMPLATE = "this model has no chat template: prompts are taken as they are"
@@ -83,6 +84,6 @@ class Prompter:
         if raw or self.template is None:
             ids = tokenizer.encode(prompt)
         else:
-            ids = self.template.encode([{"role": "user", "content": prompt}])
+            ids = self.template.encode(ChatRequest([{"role": "user", "content": prompt}]))
         begins = bool(ids) and ids[0] == tokenizer.bos_id
         return ids[1:] if goes_on and begins else ids

@@ -19,13 +19,14 @@ from uringinfer.errors import EnvironmentError_, IntegrityError, UsageError
 from uringinfer.text.chat_environment import make_environment
 from uringinfer.text.chat_guard import ChatGuard, free_character
 from uringinfer.text.files import read_utf8
+from uringinfer.text.marked_replies import MarkedReplyParser
+from uringinfer.text.rendering import ChatRequest, Message, ReplyParser, Segment
 from uringinfer.text.settings import read_json
 from uringinfer.text.tokenizer import Tokenizer
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 """Roles that a message may have. Templates put them between markup ("<|" + role + "|>"), so no other text
 may stand there."""
-Message = Mapping[str, Any]
 
 _REASONING_NAMES = ("reasoning_content", "reasoning", "thinking")
 _K3_TOKENS = ("<|open|>", "<|close|>", "<|sep|>", "<|end_of_msg|>")
@@ -71,60 +72,43 @@ class ChatTemplate:
             )
         return cls(found[0], tokenizer, name=found[1])
 
-    def encode(
-        self,
-        messages: Sequence[Message],
-        *,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        add_generation_prompt: bool = True,
-        variables: Mapping[str, Any] | None = None,
-    ) -> list[int]:
-        """Ids of the prompt. Messages are OpenAI's: role, content (text or parts), tool_calls and so on.
+    def encode(self, request: ChatRequest, add_generation_prompt: bool = True) -> list[int]:
+        """Ids of the prompt; see `render`."""
+        return self._tokenizer.encode_segments(self.render(request, add_generation_prompt))
 
-        `variables` are what the template may ask for besides, such as enable_thinking.
+    def render(self, request: ChatRequest, add_generation_prompt: bool = True) -> list[Segment]:
+        """The prompt in segments: control tokens that the template wrote, and all the text between two.
+
         Raises UsageError for a message that is none, for values that JSON has not, and for what the template
         refuses.
         """
-        rendered, guard = self._render(messages, tools, add_generation_prompt, variables or {})
-        return self._tokenizer.encode(rendered, allow_control=True, add_bos=False, guard=guard)
-
-    def render(
-        self,
-        messages: Sequence[Message],
-        *,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        add_generation_prompt: bool = True,
-        variables: Mapping[str, Any] | None = None,
-    ) -> str:
-        """The prompt as one string, to look at; see `encode` for the parameters."""
-        rendered, guard = self._render(messages, tools, add_generation_prompt, variables or {})
-        return rendered.replace(guard, "")
-
-    def _render(
-        self,
-        messages: Sequence[Message],
-        tools: Sequence[Mapping[str, Any]] | None,
-        add_generation_prompt: bool,
-        variables: Mapping[str, Any],
-    ) -> tuple[str, str]:
-        """The rendered string with guards in it, and the guard."""
-        normal = [_normal(message, place) for place, message in enumerate(messages, start=1)]
-        tools = None if tools is None else list(tools)
+        normal = [_normal(message, place) for place, message in enumerate(request.messages, start=1)]
+        tools = None if request.tools is None else list(request.tools)
+        asked = {"tool_choice": request.tool_choice, "response_format": request.response_format}
+        variables = {key: value for key, value in asked.items() if value is not None}
+        variables |= dict(request.variables)
         guard = ChatGuard(
-            self._tokenizer.control_tokens, free_character(normal, tools, dict(variables), self.source)
+            self._tokenizer.control_tokens, free_character(normal, tools, variables, self.source)
         )
         given = {
             "documents": None,
             **self._tokenizer.special_texts,
-            **guard.apply(dict(variables)),
+            **guard.apply(variables),
             "messages": [_guarded(message, guard) for message in normal],
             "tools": guard.apply(tools),
             "add_generation_prompt": add_generation_prompt,
         }
+        return self._tokenizer.split_markup(self._run(given, guard.character), guard.character)
+
+    def reply_parser(self, prompt: Sequence[Segment]) -> ReplyParser:
+        """A parser for the reply to `prompt`."""
+        return MarkedReplyParser(self._tokenizer, prompt)
+
+    def _run(self, given: dict[str, Any], guard: str) -> str:
         try:
-            return self._template.render(given), guard.character
+            return self._template.render(given)
         except Exception as error:  # a template is foreign code and may raise anything
-            reason = str(error).replace(guard.character, "") or type(error).__name__
+            reason = str(error).replace(guard, "") or type(error).__name__
             raise UsageError(
                 f"{self.name} refuses these messages: {reason}",
                 hint="change the messages, or give another template with --chat-template",

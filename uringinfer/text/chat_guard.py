@@ -4,8 +4,8 @@ A template gives one string, in which "<|im_end|>" of the template and "<|im_end
 before the template runs, a *guard* is put into every string of the messages: a character that occurs nowhere
 else, behind each character that could begin a control token. What the template then writes itself still
 matches; what came from a message never does, however the template trims, joins or slices it, because every
-piece of it carries its guards along. `Tokenizer.encode(..., guard=...)` looks for control tokens first and
-drops the guards after.
+piece of it carries its guards along. `Tokenizer.split_markup` looks for control tokens first and drops the
+guards after.
 
 Guards go behind the first character, not around the text, so that a template's `trim`, `startswith` and
 comparisons of ordinary words see what they would have seen.

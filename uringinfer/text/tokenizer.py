@@ -12,6 +12,7 @@ from pathlib import Path
 from uringinfer.errors import UsageError
 from uringinfer.text import json_vocabulary, tiktoken_vocabulary
 from uringinfer.text.json_vocabulary import JsonVocabulary
+from uringinfer.text.rendering import Segment
 from uringinfer.text.settings import TokenSettings, read_token_settings
 from uringinfer.text.tiktoken_vocabulary import TiktokenVocabulary
 from uringinfer.text.vocabulary import AddedToken, AddedTokenFinder, Vocabulary
@@ -68,15 +69,59 @@ class Tokenizer:
             )
         return cls(vocabulary, settings)
 
-    def encode(
-        self, text: str, *, allow_control: bool = False, add_bos: bool | None = None, guard: str = ""
-    ) -> list[int]:
+    def encode(self, text: str, *, allow_control: bool = False, add_bos: bool | None = None) -> list[int]:
         """Ids of `text`. Control tokens in it count only if `allow_control`.
 
-        `add_bos` None follows the checkpoint. `guard` is a character that holds the text of control tokens
-        apart: it takes part in looking for them and is dropped from everything else (see `chat`).
+        `add_bos` None follows the checkpoint.
         Raises UsageError if `text` is not valid Unicode or if a beginning is asked of a model that has none.
         """
+        self._check_unicode(text)
+        ids = self._beginning(self.adds_bos if add_bos is None else add_bos)
+        at_start = True
+        for piece in self._every_added.split(text) if allow_control else (text,):
+            if isinstance(piece, AddedToken):
+                ids.append(piece.id)
+            else:
+                ids += self._encode_ordinary(piece, at_start)
+            at_start = False
+        return ids
+
+    def encode_segments(self, segments: Iterable[Segment]) -> list[int]:
+        """Ids of a rendered prompt: control tokens count in markup alone; each segment is encoded alone.
+
+        Nothing is put in front: the segments are the whole prompt. Raises UsageError as `encode` does.
+        """
+        ids: list[int] = []
+        for text, is_markup in segments:
+            self._check_unicode(text)
+            for piece in self._every_added.split(text) if is_markup else (text,):
+                if isinstance(piece, AddedToken):
+                    ids.append(piece.id)
+                else:
+                    ids += self._encode_ordinary(piece, not ids)
+        return ids
+
+    def split_markup(self, text: str, guard: str) -> list[Segment]:
+        """A template's output as segments: the control tokens that it wrote itself, and the text between.
+
+        `guard` is a character that holds apart what is not the template's (see `chat_guard`); it is dropped.
+        A control token that takes the white space around it has that in its segment.
+        """
+        segments: list[Segment] = []
+        position = 0
+        for token, start, stop in self._every_added.find(text):
+            if not token.is_control:
+                continue
+            if start > position:
+                segments.append(Segment(text[position:start].replace(guard, ""), False))
+            segments.append(Segment(text[start:stop].replace(guard, ""), True))
+            position = stop
+        if position < len(text):
+            segments.append(Segment(text[position:].replace(guard, ""), False))
+        return [segment for segment in segments if segment.text]
+
+    @staticmethod
+    def _check_unicode(text: str) -> None:
         try:
             text.encode()
         except UnicodeEncodeError as error:
@@ -84,15 +129,6 @@ class Tokenizer:
                 f"the text is not valid Unicode (lone surrogate at character {error.start})",
                 hint="give it as UTF-8",
             ) from error
-        ids = self._beginning(self.adds_bos if add_bos is None else add_bos)
-        at_start = True
-        for piece in self._every_added.split(text) if allow_control else (text,):
-            if isinstance(piece, AddedToken):
-                ids.append(piece.id)
-            else:
-                ids += self._encode_ordinary(piece.replace(guard, "") if guard else piece, at_start)
-            at_start = False
-        return ids
 
     def decode(self, ids: Iterable[int], *, show_special: bool = True) -> str:
         """The text of `ids`; bytes that are no UTF-8 become U+FFFD. Special tokens only if `show_special`.

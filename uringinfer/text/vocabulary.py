@@ -75,8 +75,8 @@ class AddedTokenFinder:
         longest_first = sorted(self._by_content, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
 
-    def split(self, text: str) -> Iterator[str | AddedToken]:
-        """The pieces of `text` in order: added tokens, and the non-empty text between them."""
+    def find(self, text: str) -> Iterator[tuple[AddedToken, int, int]]:
+        """The added tokens in `text` in order, each with the characters from start to stop that it takes."""
         position = 0
         for match in self._pattern.finditer(text) if self._pattern else ():
             token = self._by_content[match.group()]
@@ -87,6 +87,13 @@ class AddedTokenFinder:
                 start = position + len(text[position:start].rstrip())
             if token.rstrip:
                 stop = len(text) - len(text[stop:].lstrip())
+            yield token, start, stop
+            position = stop
+
+    def split(self, text: str) -> Iterator[str | AddedToken]:
+        """The pieces of `text` in order: added tokens, and the non-empty text between them."""
+        position = 0
+        for token, start, stop in self.find(text):
             if start > position:
                 yield text[position:start]
             yield token
