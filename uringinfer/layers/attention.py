@@ -77,6 +77,10 @@ class GroupedAttention:
         """Bytes of `new_cache(context)`."""
         return KeyValueCache.bytes_for(self.groups, context, self.head_dim, self.head_dim, self.window)
 
+    def trial_bytes(self, tokens: int) -> int:
+        """Nothing: a row of the cache that is taken back is not looked at."""
+        return 0
+
     def new_cache(self, context: int) -> KeyValueCache:
         return KeyValueCache(self.groups, context, self.head_dim, self.head_dim, self.window)
 

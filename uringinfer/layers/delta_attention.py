@@ -8,27 +8,72 @@ of three short convolutions. Source: Kimi Linear (arXiv 2510.26692).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from uringinfer.errors import ResidencyError
+from uringinfer.kernels import Kernels
 from uringinfer.layers.linear import Linear
 from uringinfer.layers.norm import RmsNorm
 from uringinfer.layers.short_convolution import ShortConvolution
-from uringinfer.layers.step import Step, joined
+from uringinfer.layers.step import Place, Step, joined
 from uringinfer.layers.tensors import TensorSpec
 from uringinfer.layers.weights import Floats, Weights
 
 L2_EPS = 1e-6
 
 
+@dataclass(slots=True)
+class Trial:
+    """What takes a trial's last tokens back without the weights: where the state stood before them, position
+    `start`, and what they did to it. `inputs` are those of the three convolutions, float32 [T, channels];
+    `updates` the delta rule's k, v, beta and decay."""
+
+    start: int
+    memory: Floats
+    history: Floats
+    inputs: list[Floats] = field(default_factory=list)
+    updates: tuple[Floats, Floats, Floats, Floats] | None = None
+
+
 class DeltaState:
     """`memory` float32 [heads, key channels, value channels] and `history` float32 [3, taps - 1, channels],
-    the last inputs of the convolutions of q, k and v; zeros before the first token."""
+    the last inputs of the convolutions of q, k and v; zeros before the first token. `trial` is there after a
+    pass whose last tokens may be taken back."""
 
     def __init__(self, heads: int, head_dim: int, taps: int) -> None:
         self.memory: Floats = np.zeros((heads, head_dim, head_dim), np.float32)
         self.history: Floats = np.zeros((3, taps - 1, heads * head_dim), np.float32)
+        self.trial: Trial | None = None
+
+    def begin(self, place: Place) -> None:
+        """Remembers the state before a pass if its tokens are on trial; else forgets the last trial."""
+        self.trial = None
+        if place.trial:
+            self.trial = Trial(place.start, self.memory.copy(), self.history.copy())
+
+    @property
+    def most_on_trial(self) -> None:
+        """Any number of tokens can be taken back."""
+        return None
+
+    def take_back(self, length: int, kernels: Kernels) -> None:
+        """Returns to the state behind `length` positions, of which the last trial fed the last.
+
+        The first of its tokens go through the delta rule again, in the order they had: same bits. Raises
+        ResidencyError if they were not on trial."""
+        trial, self.trial = self.trial, None
+        kept = length - trial.start if trial else 0
+        if trial is None or trial.updates is None or not 0 < kept <= len(trial.updates[0]):
+            raise ResidencyError(f"a recurrent state cannot go back to {length} positions")
+        if kept == len(trial.updates[0]):
+            return
+        for history, before, inputs in zip(self.history, trial.history, trial.inputs, strict=True):
+            history[:] = np.concatenate([before, inputs[:kept]])[-len(history) :]
+        self.memory[:] = trial.memory
+        k, v, beta, decay = (array[:kept] for array in trial.updates)
+        kernels.delta_rule(k, k, v, beta, decay, self.memory)
 
     @property
     def nbytes(self) -> int:
@@ -129,6 +174,11 @@ class DeltaAttention:
         """Bytes of `new_cache`, the same for every context."""
         return 4 * self.channels * (self.head_dim + 3 * (self.taps - 1))
 
+    def trial_bytes(self, tokens: int) -> int:
+        """What a state remembers so that some of `tokens` tokens can be taken back."""
+        per_token = 6 * self.channels + self.heads
+        return self.cache_bytes(0) + 4 * tokens * per_token
+
     def new_cache(self, context: int) -> DeltaState:
         """The state before the first token; `context` has no part in it."""
         return DeltaState(self.heads, self.head_dim, self.taps)
@@ -154,14 +204,21 @@ class DeltaAttention:
     def _recur(self, weights: Weights, caches: Sequence[DeltaState], x: Floats, step: Step) -> Floats:
         """x [T, hidden] -> what each span's state answers, [T, heads, head_dim]."""
         kernels = weights.kernels
-        q, k, v = (
-            self._mix(weights, letter, [cache.history[number] for cache in caches], x, step)
-            for number, letter in enumerate("qkv")
-        )
+        for place, cache in zip(step.places, caches, strict=True):
+            cache.begin(place)
+        q, k, v = (self._mix(weights, number, letter, caches, x, step) for number, letter in enumerate("qkv"))
         q = kernels.l2_norm(q, L2_EPS, self.head_dim**-0.5)
         k = kernels.l2_norm(k, L2_EPS)
         decay = self._decay(weights, x)
         beta = kernels.sigmoid(self._beta().forward(weights, x))
+        for place, cache in zip(step.places, caches, strict=True):
+            if cache.trial is not None:
+                cache.trial.updates = (
+                    step.own(k, place),
+                    step.own(v, place),
+                    step.own(beta, place),
+                    step.own(decay, place),
+                )
         answers = [
             kernels.delta_rule(q[rows], k[rows], v[rows], beta[rows], decay[rows], cache.memory)
             for rows, cache in zip((place.rows for place in step.places), caches, strict=True)
@@ -169,11 +226,21 @@ class DeltaAttention:
         return joined(answers)
 
     def _mix(
-        self, weights: Weights, letter: str, histories: Sequence[Floats], x: Floats, step: Step
+        self,
+        weights: Weights,
+        number: int,
+        letter: str,
+        caches: Sequence[DeltaState],
+        x: Floats,
+        step: Step,
     ) -> Floats:
-        """q, k or v: projected and convolved, [T, heads, head_dim]."""
+        """q, k or v, which is `number` 0, 1 or 2: projected and convolved, [T, heads, head_dim]."""
         projection, convolution = self._mixed(letter)
-        y = convolution.forward(weights, histories, projection.forward(weights, x), step)
+        y = projection.forward(weights, x)
+        for place, cache in zip(step.places, caches, strict=True):
+            if cache.trial is not None:
+                cache.trial.inputs.append(step.own(y, place))
+        y = convolution.forward(weights, [cache.history[number] for cache in caches], y, step)
         return y.reshape(len(x), self.heads, self.head_dim)
 
     def _decay(self, weights: Weights, x: Floats) -> Floats:

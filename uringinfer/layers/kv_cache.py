@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from uringinfer.kernels import Kernels
 from uringinfer.layers.weights import Floats
 
 MOVED_ROWS = 64
@@ -67,6 +68,15 @@ class KeyValueCache:
                 count = min(MOVED_ROWS, kept - to)
                 array[:, to : to + count] = array[:, row + to : row + to + count].copy()
         self._first = start - kept
+
+    @property
+    def most_on_trial(self) -> int | None:
+        """Tokens fed at once of which some can be taken back; None is any number. A longer piece than a
+        window pushes out what a position before its end sees."""
+        return self._window or None
+
+    def take_back(self, length: int, kernels: Kernels) -> None:
+        """Returns to `length` positions after a trial: what was written behind them is not looked at."""
 
     def can_rewind(self, length: int) -> bool:
         """Whether what position `length` sees is still there, whatever was written behind it."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from uringinfer.kernels import Kernels
 from uringinfer.layers.linear import Linear
 from uringinfer.layers.norm import RmsNorm
 from uringinfer.layers.rotary import Rotary
@@ -30,6 +31,14 @@ class LatentCache:
     @property
     def nbytes(self) -> int:
         return self.rows.nbytes
+
+    @property
+    def most_on_trial(self) -> None:
+        """Any number of tokens can be taken back."""
+        return None
+
+    def take_back(self, length: int, kernels: Kernels) -> None:
+        """Returns to `length` positions after a trial: the rows behind them are not looked at."""
 
     def can_rewind(self, length: int) -> bool:
         """Whether the state of `length` positions is there: each keeps its own row."""
@@ -112,6 +121,10 @@ class LatentAttention:
     def cache_bytes(self, context: int) -> int:
         """Bytes of `new_cache(context)`."""
         return 4 * context * self.cache_width
+
+    def trial_bytes(self, tokens: int) -> int:
+        """Nothing: a row of the cache that is taken back is not looked at."""
+        return 0
 
     def new_cache(self, context: int) -> LatentCache:
         return LatentCache(context, self.cache_width)

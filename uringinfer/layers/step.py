@@ -3,7 +3,7 @@ early."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,11 +16,12 @@ from uringinfer.layers.weights import Floats, Weights
 @dataclass(frozen=True, slots=True)
 class Place:
     """One span's part of a pass: its tokens are the pass' rows [first, first + count), and stand at positions
-    start .. start + count - 1 of its own conversation."""
+    start .. start + count - 1 of its own conversation. On `trial`, some of the last may be taken back."""
 
     first: int
     count: int
     start: int
+    trial: bool = False
 
     @property
     def rows(self) -> slice:
@@ -29,16 +30,18 @@ class Place:
 
 
 class Step:
-    """One forward pass over spans: `spans` gives each one's first position and its number of tokens.
+    """One forward pass over spans: `spans` gives each one's first position and its number of tokens, `trials`
+    the numbers of those that are on trial.
 
     Products, norms and experts see the tokens of all spans as one array [T, ...], span behind span; what
     looks at a conversation's past (attention, convolutions, recurrences) goes by `places`.
     """
 
-    def __init__(self, spans: Sequence[tuple[int, int]]) -> None:
+    def __init__(self, spans: Sequence[tuple[int, int]], trials: Collection[int] = ()) -> None:
         ends = np.cumsum([count for _, count in spans]).tolist()
         self.places = tuple(
-            Place(end - count, count, start) for end, (start, count) in zip(ends, spans, strict=True)
+            Place(end - count, count, start, number in trials)
+            for number, (end, (start, count)) in enumerate(zip(ends, spans, strict=True))
         )
         self.count: int = ends[-1]
         self._tables: dict[Rotary, tuple[Floats, Floats]] = {}
@@ -52,6 +55,10 @@ class Step:
     def by_span(self, x: Floats) -> Iterator[tuple[Place, Floats]]:
         """Each place with its rows of x [T, ...], as views."""
         return ((place, x[place.rows]) for place in self.places)
+
+    def own(self, x: Floats, place: Place) -> Floats:
+        """A place's rows of x [T, ...], to be kept beyond the pass: a copy, unless they are all of x."""
+        return x if place.count == self.count else x[place.rows].copy()
 
     def tables(self, rotary: Rotary) -> tuple[Floats, Floats]:
         """Cosine and sine of every token's position, float32 [T, R/2] each; computed on first use."""

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
+from uringinfer.kernels import Kernels
 from uringinfer.layers.tensors import ExpertLayer, ExpertPart, ExpertSource, TensorGroup, TensorSpec
 from uringinfer.layers.weights import Floats, Ids, Weights
 
@@ -47,6 +48,16 @@ class State(Protocol):
         where a position changes a recurrent state, or where a window has moved on."""
         ...
 
+    @property
+    def most_on_trial(self) -> int | None:
+        """Tokens that a trial may feed; None is any number."""
+        ...
+
+    def take_back(self, length: int, kernels: Kernels) -> None:
+        """Returns to `length` positions, of which the last pass, on trial, fed at least the last one; bit for
+        bit what feeding no more would have left, without another pass over the weights."""
+        ...
+
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         """Every array that a saved session must hold, by name: views of what `length` positions fill."""
         ...
@@ -55,11 +66,13 @@ class State(Protocol):
 @dataclass(frozen=True, slots=True)
 class Span:
     """What one conversation has in a pass: `ids` [T] to feed after `state`, which moves on. The logits of the
-    last `wanted` of them are asked for, or of all if that is more than there are."""
+    last `wanted` of them are asked for, or of all if that is more than there are. After a `trial`, tokens
+    behind the first can be taken back (`State.take_back`)."""
 
     state: State
     ids: Ids
     wanted: int = 1
+    trial: bool = False
 
 
 class Model(Protocol):
@@ -99,6 +112,10 @@ class Model(Protocol):
 
     def state_bytes(self, context: int) -> int:
         """Bytes of `new_state(context)`."""
+        ...
+
+    def trial_bytes(self, tokens: int) -> int:
+        """Bytes that a state keeps beside its own after a trial of `tokens` tokens."""
         ...
 
     def scratch_bytes(self, chunk: int, context: int, spans: int = 1) -> int:

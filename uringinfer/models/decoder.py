@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uringinfer.errors import UsageError
+from uringinfer.kernels import Kernels
 from uringinfer.layers.attention_residual import AttentionResidual
 from uringinfer.layers.moe import Moe
 from uringinfer.layers.norm import RmsNorm
@@ -33,6 +34,15 @@ class Cache(Protocol):
 
     @property
     def nbytes(self) -> int: ...
+
+    @property
+    def most_on_trial(self) -> int | None:
+        """Tokens fed in a pass of which some can be taken back; None is any number."""
+        ...
+
+    def take_back(self, length: int, kernels: Kernels) -> None:
+        """Returns to `length` positions, of which the last pass, on trial, fed at least the last one."""
+        ...
 
     def can_rewind(self, length: int) -> bool:
         """Whether the first `length` positions alone can be gone on from, after others were fed."""
@@ -54,6 +64,8 @@ class Attention(Protocol):
     def cache_bytes(self, context: int) -> int: ...
 
     def new_cache(self, context: int) -> Any: ...
+
+    def trial_bytes(self, tokens: int) -> int: ...
 
     def scratch_bytes(self, chunk: int, spans: int = 1) -> int: ...
 
@@ -147,6 +159,18 @@ class DecoderState:
         """See `State.can_rewind`."""
         return all(cache.can_rewind(self.length) for cache in self.caches)
 
+    @property
+    def most_on_trial(self) -> int | None:
+        """See `State.most_on_trial`."""
+        bounds = [cache.most_on_trial for cache in self.caches]
+        return min((bound for bound in bounds if bound is not None), default=None)
+
+    def take_back(self, length: int, kernels: Kernels) -> None:
+        """See `State.take_back`."""
+        for cache in self.caches:
+            cache.take_back(length, kernels)
+        self.length = length
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What the positions fed fill of every cache, under 'layers.N.'."""
         return {
@@ -225,6 +249,10 @@ class Decoder:
     def state_bytes(self, context: int) -> int:
         return sum(layer.attention.cache_bytes(context) for layer in self.layers)
 
+    def trial_bytes(self, tokens: int) -> int:
+        """See `Model.trial_bytes`."""
+        return sum(layer.attention.trial_bytes(tokens) for layer in self.layers)
+
     def scratch_bytes(self, chunk: int, context: int, spans: int = 1) -> int:
         """The residual stream and its copies, rotary tables, a layer's largest vector and two routers stay;
         on top comes the larger of a layer's two parts, or the head."""
@@ -246,7 +274,10 @@ class Decoder:
     def forward(self, weights: Weights, spans: Sequence[Span]) -> list[Floats]:
         """See `Model.forward`. Raises UsageError for a token outside the vocabulary or a full context."""
         states = [self._checked(span) for span in spans]
-        step = Step([(state.length, len(span.ids)) for state, span in zip(states, spans, strict=True)])
+        step = Step(
+            [(state.length, len(span.ids)) for state, span in zip(states, spans, strict=True)],
+            {number for number, span in enumerate(spans) if span.trial},
+        )
         ids = np.concatenate([span.ids for span in spans])
         x = weights.embedding("lm_head" if self.tied else "embed_tokens", ids)
         stream = Stream(scaled(x, self.embedding_scale))
