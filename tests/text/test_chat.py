@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from tests.text import chat_templates, tokenizer_files
 from uringinfer.errors import IntegrityError, UsageError
-from uringinfer.text.chat import ChatTemplate, find_template
+from uringinfer.text.chat import ChatTemplate
+from uringinfer.text.formats import find_renderer, find_template
 from uringinfer.text.rendering import ChatRequest, text_of
 from uringinfer.text.tokenizer import Tokenizer
 
@@ -218,32 +219,27 @@ def test_templates_are_found_in_every_place_and_in_order(tmp_path):
     document = tokenizer_files.byte_level()
     directory = tokenizer_files.write(tmp_path, document, tokenizer_config={"chat_template": "config"})
     tokenizer = Tokenizer.open(directory)
-    assert find_template(directory, tokenizer)[0] == "config"
+    assert find_template(directory)[0] == "config"
     named = [{"name": "tool_use", "template": "no"}, {"name": "default", "template": "named"}]
     tokenizer_files.write(tmp_path, document, tokenizer_config={"chat_template": named})
-    assert find_template(directory, tokenizer)[0] == "named"
+    assert find_template(directory)[0] == "named"
     tokenizer_files.write(tmp_path, document, chat_template={"chat_template": "json"})
-    assert find_template(directory, tokenizer)[0] == "json"
+    assert find_template(directory)[0] == "json"
     (directory / "chat_template.jinja").write_text("jinja")
-    assert find_template(directory, tokenizer)[0] == "jinja"
+    assert find_template(directory)[0] == "jinja"
     (tmp_path / "own.jinja").write_text("own")
-    assert ChatTemplate.open(directory, tokenizer, file=tmp_path / "own.jinja").source == "own"
-
-
-def test_a_missing_template_tells_the_ways_around(tmp_path, byte_level):
-    with pytest.raises(UsageError, match=r"no chat template.*--raw.*--chat-template"):
-        ChatTemplate.open(tmp_path, byte_level)
+    assert find_renderer(directory, tokenizer, file=tmp_path / "own.jinja").source == "own"
 
 
 def test_a_template_that_is_none_is_named_with_its_line(byte_level):
     with pytest.raises(IntegrityError, match="broken, line 2"):
-        ChatTemplate("a\n{% if %}", byte_level, name="broken")
+        ChatTemplate("a\n{% if %}", byte_level, name="broken").encode(ChatRequest(BENIGN))
 
 
 def test_a_template_file_that_will_not_do_is_a_usage_error_of_one_plain_sentence(tmp_path, byte_level):
     def refusal(file):
         with pytest.raises(UsageError) as caught:
-            ChatTemplate.open(tmp_path, byte_level, file=file)
+            find_renderer(tmp_path, byte_level, file=file)
         return str(caught.value)
 
     (tmp_path / "bad.j").write_text("{% if x %}")
@@ -258,4 +254,4 @@ def test_a_template_file_that_will_not_do_is_a_usage_error_of_one_plain_sentence
 
 def test_a_device_is_no_template_file(chat_tokenizer, tmp_path):
     with pytest.raises(UsageError, match="/dev/zero: is no regular file"):
-        ChatTemplate.open(tmp_path, chat_tokenizer, file="/dev/zero")
+        find_renderer(tmp_path, chat_tokenizer, file="/dev/zero")

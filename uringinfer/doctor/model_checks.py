@@ -23,7 +23,7 @@ from uringinfer.models import model_from_config
 from uringinfer.packing.sources import open_source
 from uringinfer.storage.device import find_device
 from uringinfer.storage.direct import StorageFile, open_file
-from uringinfer.text.chat import find_template
+from uringinfer.text.formats import find_renderer
 from uringinfer.text.tokenizer import Tokenizer
 from uringinfer.units import format_rate, format_size
 
@@ -197,7 +197,7 @@ def check_text(path: Path) -> Iterator[Finding]:
             "tokenizer", f"{message}; none ends a text, generation goes on to its limit", "give --stop"
         )
     try:
-        found = find_template(path, tokenizer)
+        found = find_renderer(path, tokenizer)
     except UringinferError as error:
         yield problem("chat template", error.message, error.hint)
         return
@@ -206,7 +206,7 @@ def check_text(path: Path) -> Iterator[Finding]:
             "chat template", "none: prompts are given to the model as they are", "give --chat-template"
         )
     else:
-        yield ok("chat template", found[1])
+        yield ok("chat template", found.name)
 
 
 def _names(tokenizer: Tokenizer) -> str:

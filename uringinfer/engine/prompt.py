@@ -7,8 +7,8 @@ from pathlib import Path
 
 from uringinfer.errors import UsageError
 from uringinfer.packing.sources import open_source
-from uringinfer.text.chat import ChatTemplate, find_template
-from uringinfer.text.rendering import ChatRequest
+from uringinfer.text.formats import find_renderer
+from uringinfer.text.rendering import ChatRequest, Renderer
 from uringinfer.text.tokenizer import Tokenizer
 
 _NO_TEMPLATE = "this model has no chat template: prompts are taken as they are"
@@ -25,14 +25,13 @@ class Prompter:
         self.directory = directory
         self.notes: list[str] = []
         self.tokenizer: Tokenizer | None = None
-        self.template: ChatTemplate | None = None
+        self.template: Renderer | None = None
         try:
             self.tokenizer = Tokenizer.open(directory)
         except UsageError as error:
             self.notes.append(str(error))
             return
-        if template_file is not None or find_template(directory, self.tokenizer) is not None:
-            self.template = ChatTemplate.open(directory, self.tokenizer, file=template_file)
+        self.template = find_renderer(directory, self.tokenizer, file=template_file)
 
     @classmethod
     def of_model(cls, path: Path, template_file: Path | None = None) -> Prompter:
@@ -64,7 +63,7 @@ class Prompter:
             )
         return self.tokenizer
 
-    def need_template(self) -> ChatTemplate:
+    def need_template(self) -> Renderer:
         """The chat template; raises UsageError if the model has none."""
         if self.template is None:
             raise UsageError(

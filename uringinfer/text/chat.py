@@ -7,21 +7,18 @@ a control token.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping, Sequence
-from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import jinja2
 
-from uringinfer.errors import EnvironmentError_, IntegrityError, UsageError
+from uringinfer.errors import IntegrityError, UsageError
 from uringinfer.text.chat_environment import make_environment
 from uringinfer.text.chat_guard import ChatGuard, free_character
-from uringinfer.text.files import read_utf8
 from uringinfer.text.marked_replies import MarkedReplyParser
 from uringinfer.text.rendering import ChatRequest, Message, ReplyParser, Segment
-from uringinfer.text.settings import read_json
 from uringinfer.text.tokenizer import Tokenizer
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
@@ -29,48 +26,29 @@ ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 may stand there."""
 
 _REASONING_NAMES = ("reasoning_content", "reasoning", "thinking")
-_K3_TOKENS = ("<|open|>", "<|close|>", "<|sep|>", "<|end_of_msg|>")
 
 
 class ChatTemplate:
     """One compiled template for one tokenizer. `name` says where it comes from."""
 
     def __init__(self, source: str, tokenizer: Tokenizer, *, name: str = "chat template") -> None:
-        """Raises IntegrityError if `source` is not a template."""
         self.name = name
         self.source = source
         self._tokenizer = tokenizer
+
+    def check_syntax(self) -> None:
+        """Raises IntegrityError if this is not a template. `render` does it too."""
+        _ = self._template
+
+    @functools.cached_property
+    def _template(self) -> jinja2.Template:
         try:
-            self._template = make_environment().from_string(source)
+            return make_environment().from_string(self.source)
         except jinja2.TemplateSyntaxError as error:
             raise IntegrityError(
-                f"{name}, line {error.lineno}: {(error.message or 'no template').rstrip('.')}",
+                f"{self.name}, line {error.lineno}: {(error.message or 'no template').rstrip('.')}",
                 hint="give another with --chat-template",
             ) from error
-
-    @classmethod
-    def open(
-        cls, directory: Path | str, tokenizer: Tokenizer, *, file: Path | str | None = None
-    ) -> ChatTemplate:
-        """The template in `file` if given, else that of the checkpoint or container in `directory`.
-
-        Raises UsageError if there is none, or if `file` cannot be read or is no template: unlike the model's
-        own, it is what was asked for that is wrong.
-        """
-        if file is not None:
-            try:
-                return cls(read_utf8(Path(file)), tokenizer, name=str(file))
-            except FileNotFoundError as error:
-                raise UsageError(f"cannot read the chat template {file}: {error.strerror}") from None
-            except (EnvironmentError_, IntegrityError) as error:
-                raise UsageError(error.message, hint=error.hint) from error
-        found = find_template(Path(directory), tokenizer)
-        if found is None:
-            raise UsageError(
-                f"{directory} has no chat template",
-                hint="give the prompt as it is with --raw, or a template with --chat-template",
-            )
-        return cls(found[0], tokenizer, name=found[1])
 
     def encode(self, request: ChatRequest, add_generation_prompt: bool = True) -> list[int]:
         """Ids of the prompt; see `render`."""
@@ -105,36 +83,15 @@ class ChatTemplate:
         return MarkedReplyParser(self._tokenizer, prompt)
 
     def _run(self, given: dict[str, Any], guard: str) -> str:
+        template = self._template
         try:
-            return self._template.render(given)
+            return template.render(given)
         except Exception as error:  # a template is foreign code and may raise anything
             reason = str(error).replace(guard, "") or type(error).__name__
             raise UsageError(
                 f"{self.name} refuses these messages: {reason}",
                 hint="change the messages, or give another template with --chat-template",
             ) from error
-
-
-def find_template(directory: Path, tokenizer: Tokenizer) -> tuple[str, str] | None:
-    """The source of the chat template in `directory` and where it comes from; None if there is none.
-
-    chat_template.jinja, chat_template.json, then tokenizer_config.json (where a list names several, the one
-    called "default"). A tokenizer with Kimi K3's markers gets this package's template for that format.
-    """
-    path = directory / "chat_template.jinja"
-    if path.exists():
-        return read_utf8(path), str(path)
-    for name in ("chat_template.json", "tokenizer_config.json"):
-        value = read_json(directory / name).get("chat_template")
-        if isinstance(value, list):
-            by_name = {entry.get("name"): entry.get("template") for entry in value if isinstance(entry, dict)}
-            value = by_name.get("default")
-        if isinstance(value, str):
-            return value, f"the chat template of {directory / name}"
-    if all(tokenizer.id_of(content) is not None for content in _K3_TOKENS):
-        source = resources.files("uringinfer.text") / "templates" / "kimi_k3.jinja"
-        return source.read_text(encoding="utf-8"), "the built-in template for Kimi K3"
-    return None
 
 
 def _normal(message: Message, place: int) -> dict[str, Any]:

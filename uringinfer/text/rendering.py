@@ -90,6 +90,10 @@ class Renderer(Protocol):
         """The prompt. Raises UsageError for messages or settings that the format refuses."""
         ...
 
+    def encode(self, request: ChatRequest, add_generation_prompt: bool = True) -> list[int]:
+        """Ids of the prompt; see `render`."""
+        ...
+
     def reply_parser(self, prompt: Sequence[Segment]) -> ReplyParser:
         """A parser for the reply to `prompt`, which decides what the reply begins in."""
         ...

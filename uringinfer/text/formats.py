@@ -1,0 +1,61 @@
+"""Which chat format a model speaks: its template, or one of this package's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from uringinfer.errors import EnvironmentError_, IntegrityError, UsageError
+from uringinfer.text.chat import ChatTemplate
+from uringinfer.text.files import read_utf8
+from uringinfer.text.kimi_k3 import MARKERS, KimiK3Renderer
+from uringinfer.text.rendering import Renderer
+from uringinfer.text.settings import read_json
+from uringinfer.text.tokenizer import Tokenizer
+
+
+def find_renderer(
+    directory: Path | str, tokenizer: Tokenizer, *, file: Path | str | None = None
+) -> Renderer | None:
+    """The chat format of the checkpoint or container in `directory`; None if it has none.
+
+    `file` is a template to use instead of the model's own. Nothing is compiled before it is needed, except
+    `file`, which is what was asked for: raises UsageError if it cannot be read or is no template.
+    """
+    if file is not None:
+        return _asked_for(Path(file), tokenizer)
+    found = find_template(Path(directory))
+    if found is not None:
+        return ChatTemplate(found[0], tokenizer, name=found[1])
+    if all(tokenizer.id_of(marker) is not None for marker in MARKERS):
+        return KimiK3Renderer(tokenizer)
+    return None
+
+
+def find_template(directory: Path) -> tuple[str, str] | None:
+    """The source of the chat template in `directory` and where it comes from; None if there is none.
+
+    chat_template.jinja, chat_template.json, then tokenizer_config.json (where a list names several, the one
+    called "default").
+    """
+    path = directory / "chat_template.jinja"
+    if path.exists():
+        return read_utf8(path), str(path)
+    for name in ("chat_template.json", "tokenizer_config.json"):
+        value = read_json(directory / name).get("chat_template")
+        if isinstance(value, list):
+            by_name = {entry.get("name"): entry.get("template") for entry in value if isinstance(entry, dict)}
+            value = by_name.get("default")
+        if isinstance(value, str):
+            return value, f"the chat template of {directory / name}"
+    return None
+
+
+def _asked_for(file: Path, tokenizer: Tokenizer) -> ChatTemplate:
+    try:
+        template = ChatTemplate(read_utf8(file), tokenizer, name=str(file))
+        template.check_syntax()
+    except FileNotFoundError as error:
+        raise UsageError(f"cannot read the chat template {file}: {error.strerror}") from None
+    except (EnvironmentError_, IntegrityError) as error:
+        raise UsageError(error.message, hint=error.hint) from error
+    return template
