@@ -108,10 +108,10 @@ class Maker:
 
     def draw(self, tensor: Tensor) -> NDArray[Any]:
         """The values of a tensor, in its dtype and shape."""
+        if tensor.dtype == "U8":
+            return self._mxfp4(tensor)
         short = tensor.name.rpartition(".weight")[0] or tensor.name
         short = short.rpartition(".")[2]
-        if tensor.dtype == "U8":
-            return self._mxfp4(tensor, short)
         values = self._values(tensor, short)
         return values if tensor.dtype == "F32" else _bfloat16(values)
 
@@ -143,9 +143,9 @@ class Maker:
             return GAINS["res_proj"]
         return GAINS.get(short, 1.0)
 
-    def _mxfp4(self, tensor: Tensor, short: str) -> NDArray[np.uint8]:
-        matrix = tensor.name.split(".")[-2]
-        if short.endswith("weight_packed"):
+    def _mxfp4(self, tensor: Tensor) -> NDArray[np.uint8]:
+        *_, matrix, part = tensor.name.split(".")
+        if part == "weight_packed":
             return self._random.integers(0, 256, tensor.shape, np.uint8)
         columns = 32 * tensor.shape[1]
         middle = round(127 + np.log2(self._gain(matrix) * columns**-0.5 / _FP4_SIZE))

@@ -74,3 +74,21 @@ def test_the_same_seed_gives_the_same_bytes_and_another_one_others(tmp_path):
         write_checkpoint(tmp_path / name, SMALL, seed)
     one, same, other = ((tmp_path / name / "model-00002-of-00010.safetensors").read_bytes() for name in "abc")
     assert one == same != other
+
+
+def drawn(checkpoint, part):
+    """Name -> the distinct bytes of a quantised expert's matrices, by the safetensors library."""
+    found = {}
+    for path in sorted(checkpoint.glob("*.safetensors")):
+        with safe_open(path, framework="np") as file:
+            names = [name for name in file.keys() if name.endswith(part)]  # noqa: SIM118
+            found |= {name: set(file.get_tensor(name).ravel().tolist()) for name in names}
+    return found
+
+
+def test_codes_take_every_value_and_scales_three_neighbours(tmp_path):
+    write_checkpoint(tmp_path, SMALL, seed=0)
+    codes, scales = drawn(tmp_path, "weight_packed"), drawn(tmp_path, "weight_scale")
+    assert len(codes) == len(scales) > 0
+    assert min(map(len, codes.values())) > 200
+    assert {max(values) - min(values) for values in scales.values()} == {2}
