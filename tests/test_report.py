@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from uringinfer.planning.paging import PagingCounters
 from uringinfer.report import Phase, RunStatistics, Setup, Snapshot
 from uringinfer.residency.expert_statistics import ExpertStatistics
 from uringinfer.residency.trunk import TrunkStatistics
@@ -80,6 +81,7 @@ def test_a_phase_that_did_nothing_has_no_rates():
         "read_bytes_per_second",
         "system_seconds_per_gb",
         "experts",
+        "stalled_seconds",
     }
 
 
@@ -158,3 +160,30 @@ def test_written_bytes_come_from_the_kernels_count(tmp_path):
     (tmp_path / "self/io").write_text("rchar: 5\nread_bytes: 7\nwrite_bytes: 4096\n")
     assert Snapshot.take(START.trunk, proc=tmp_path).bytes_written == 4096
     assert Snapshot.take(START.trunk, proc=tmp_path / "none").bytes_written is None
+
+
+def test_a_run_within_its_budget_warns_of_nothing():
+    assert run_statistics().warnings() == []
+    assert run_statistics().to_json()["exceeded_bytes"] == 0
+
+
+def test_a_run_that_exceeded_its_budget_says_by_how_much():
+    statistics = run_statistics(setup=with_setup(budget=(2 << 30) - (5 << 20)))
+
+    [warning] = statistics.warnings()
+    assert "exceeded by 5.00 MiB (peak memory 2.00 GiB)" in warning
+    assert statistics.to_json()["exceeded_bytes"] == 5 << 20
+
+
+def test_what_a_process_had_before_is_not_the_runs_excess():
+    statistics = replace(run_statistics(setup=with_setup(budget=1 << 30)), peak_before=2 << 30)
+
+    assert statistics.warnings() == []
+
+
+def test_paging_while_decoding_is_warned_of_and_counted():
+    paged = replace(PHASE, paging=PagingCounters(major_faults=5000))
+
+    [warning] = run_statistics(decode=paged).warnings()
+    assert "5000 pages" in warning
+    assert run_statistics(decode=paged).to_json()["decode"]["major_faults"] == 5000

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import resource
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from uringinfer.planning.paging import PagingCounters
 from uringinfer.residency.expert_statistics import ExpertStatistics
 from uringinfer.residency.trunk import TrunkStatistics
 from uringinfer.units import format_rate, format_size
@@ -33,6 +34,7 @@ class Snapshot:
     user_seconds: float
     system_seconds: float
     bytes_written: int | None
+    paging: PagingCounters = field(default_factory=PagingCounters)
 
     @classmethod
     def take(
@@ -47,6 +49,7 @@ class Snapshot:
             usage.ru_utime,
             usage.ru_stime,
             _storage_bytes_written(proc),
+            PagingCounters.take(proc),
         )
 
 
@@ -79,6 +82,7 @@ class Phase:
     experts: ExpertStatistics
     user_seconds: float
     system_seconds: float
+    paging: PagingCounters = field(default_factory=PagingCounters)
 
     @classmethod
     def between(cls, before: Snapshot, after: Snapshot, tokens: int) -> Phase:
@@ -96,6 +100,7 @@ class Phase:
             experts=experts,
             user_seconds=after.user_seconds - before.user_seconds,
             system_seconds=after.system_seconds - before.system_seconds,
+            paging=after.paging.since(before.paging),
         )
 
     @property
@@ -166,6 +171,7 @@ class Phase:
             "user_seconds": self.user_seconds,
             "system_seconds": self.system_seconds,
             "system_seconds_per_gb": self.system_seconds_per_gb,
+            **self.paging.to_json(),
         }
 
 
@@ -242,13 +248,30 @@ class Setup:
         )
 
 
+def excess(budget: int, peak: int, peak_before: int = 0) -> int:
+    """Bytes of a process' `peak` above `budget`; 0 if the process had no less before the model was loaded."""
+    return peak - budget if peak > max(budget, peak_before) else 0
+
+
+def excess_notes(budget: int, peak: int, peak_before: int = 0) -> list[str]:
+    """The line that a run which exceeded its budget says; none for any other."""
+    beyond = excess(budget, peak, peak_before)
+    if not beyond:
+        return []
+    return [
+        f"the budget of {format_size(budget)} was exceeded by {format_size(beyond)} (peak memory"
+        f" {format_size(peak)}): please report it with the model and the command"
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class RunStatistics:
     """The statistics of one generation.
 
     `first_token_seconds` counts from the start of the prompt, loading apart; None if no token was made. A
     decode token is one that was fed after the prompt: the first generated token belongs to the prompt.
-    `bytes_written` counts what this process caused to be written to storage, and should be 0.
+    `bytes_written` counts what this process caused to be written to storage, and should be 0. `peak_before`
+    is the peak memory of the process before it loaded the model, which no budget of an engine bounds.
     """
 
     setup: Setup
@@ -258,6 +281,18 @@ class RunStatistics:
     first_token_seconds: float | None
     peak_rss: int
     bytes_written: int | None
+    peak_before: int = 0
+
+    @property
+    def exceeded_bytes(self) -> int:
+        """How far the peak lies above the budget; 0 in every run that is as it should be."""
+        return excess(self.setup.budget, self.peak_rss, self.peak_before)
+
+    def warnings(self) -> list[str]:
+        """What went wrong with memory, a line each: a budget that was exceeded, and paging."""
+        found = excess_notes(self.setup.budget, self.peak_rss, self.peak_before)
+        phase = self.decode if self.decode.tokens else self.prompt
+        return found + phase.paging.notes(phase.seconds)
 
     @property
     def bound_by(self) -> Bound:
@@ -274,6 +309,7 @@ class RunStatistics:
             "first_token_seconds": self.first_token_seconds,
             "peak_rss_bytes": self.peak_rss,
             "budget_bytes": self.setup.budget,
+            "exceeded_bytes": self.exceeded_bytes,
             "bytes_written": self.bytes_written,
             "bound_by": self.bound_by,
         }

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from cgroup_runs import NoCgroups, Run, run_in_cgroup, uringinfer
 from make_synthetic import write_checkpoint
 from synthetic_moe import moe_config, moe_tensors
 from tiny_models import Containers, write_tiny_checkpoint
@@ -15,7 +16,6 @@ from tiny_models import Containers, write_tiny_checkpoint
 from uringinfer.packing.packer import pack
 
 ROOT = Path(__file__).parents[2]
-CGROUPS = Path("/sys/fs/cgroup")
 IDS = ",".join(str(number) for number in range(1, 13))
 SLACK = 4 << 20
 """Between two processes the interpreter's share differs, by the pages that were in the page cache."""
@@ -40,16 +40,22 @@ sys.exit(code)
 """A small process between this one and the command: the kernel's peak of a child begins with its parent's."""
 
 
-def generate(model, budget, *options, enter=None):
+def generate_command(model, budget, *options):
+    run = ("--ids", IDS, "-n", 5, "--json", "--ignore-eos", "--budget", budget)
+    return uringinfer("generate", model, *run, *options)
+
+
+def generate(model, budget, *options, cgroup=None):
     """Runs the command; (exit code, stdout, stderr, peak resident bytes as the kernel counted them)."""
-    command = [sys.executable, "-c", LAUNCHER, sys.executable, "-m", "uringinfer", "generate", str(model)]
-    command += ["--ids", IDS, "-n", "5", "--json", "--ignore-eos", "--budget", str(budget), *options]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        command, capture_output=True, text=True, cwd=ROOT, env=environment, preexec_fn=enter
-    )
-    peak = int(re.search(r"^maxrss (\d+)$", done.stderr, re.MULTILINE)[1]) * 1024
-    return done.returncode, done.stdout, done.stderr, peak
+    command = [sys.executable, "-c", LAUNCHER, *generate_command(model, budget, *options)]
+    if cgroup is not None:
+        done = in_cgroup(command, cgroup)
+    else:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
+        done = Run(done.returncode, done.stdout, done.stderr, 0)
+    peak = int(re.search(r"^maxrss (\d+)$", done.err, re.MULTILINE)[1]) * 1024
+    return done.code, done.out, done.err, peak
 
 
 def floor_of(model, *options):
@@ -103,39 +109,16 @@ def test_peak_memory_of_a_mixture_of_experts_stays_within_the_budget(moe, above_
     assert json.loads(out)["stats"]["setup"]["cache_slots"] >= 4
 
 
-def memory_cgroup():
-    """A new memory cgroup: its directory and the name of its limit."""
-    for parent, limit in (
-        (CGROUPS / "memory", "memory.limit_in_bytes"),
-        (CGROUPS, "memory.max"),
-    ):
-        group = parent / f"uringinfer-test-{os.getpid()}"
-        try:
-            group.mkdir()
-        except OSError:
-            continue
-        if (group / limit).exists():
-            return group, limit
-        group.rmdir()
-    pytest.skip("needs permission to make a memory cgroup (root)")
+def in_cgroup(command, limit):
+    try:
+        return run_in_cgroup(command, limit)
+    except NoCgroups as error:
+        pytest.skip(str(error))
 
 
 def generate_in_cgroup(model, budget, *options):
     """`generate` in a memory cgroup of exactly its budget, which kills what exceeds it."""
-    group, limit = memory_cgroup()
-    try:
-        (group / limit).write_text(str(budget))
-        swap = group / "memory.swap.max"
-        if swap.exists():
-            swap.write_text("0")
-        procs = str(group / "cgroup.procs")
-
-        def enter():
-            Path(procs).write_text(str(os.getpid()))
-
-        return generate(model, budget, *options, enter=enter)
-    finally:
-        group.rmdir()
+    return generate(model, budget, *options, cgroup=budget)
 
 
 @pytest.mark.parametrize("above_floor", [SLACK, 30 << 20])
@@ -156,3 +139,33 @@ def test_a_mixture_of_experts_lives_in_a_cgroup_of_exactly_its_budget(moe, above
     assert code == 0, err
     assert peak <= budget
     assert len(json.loads(out)["tokens"]) == 5
+
+
+def test_a_budget_above_what_the_process_may_use_runs_with_that_and_says_so(model):
+    limit = floor_of(model) + (30 << 20)
+    budget, above = limit, 600 << 20
+
+    run = in_cgroup(generate_command(model, above), limit)
+
+    assert run.code == 0, run.err
+    assert f"({above} bytes) was asked for" in run.err
+    assert json.loads(run.out)["stats"]["peak_rss_bytes"] <= budget
+
+
+def test_a_cgroup_below_the_floor_is_refused_with_both_numbers(model):
+    limit = floor_of(model) - (20 << 20)
+
+    run = in_cgroup(generate_command(model, 600 << 20), limit)
+
+    assert run.code == 5, run.err
+    assert re.search(r"budget of .*\(\d+ bytes\) is below this model's floor of .*\(\d+ bytes\)", run.err)
+
+
+@pytest.mark.parametrize("attempt", range(3))
+def test_the_floor_that_one_process_prints_is_a_budget_that_another_accepts(model, attempt):
+    budget = floor_of(model)
+
+    code, _, err, peak = generate(model, budget)
+
+    assert code == 0, err
+    assert peak <= budget

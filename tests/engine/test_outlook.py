@@ -9,6 +9,7 @@ from uringinfer.engine.opening import open_model
 from uringinfer.engine.outlook import Rates, choices_of, outlook_of, sweep
 from uringinfer.errors import BudgetError
 from uringinfer.planning.machine import Bound, Machine
+from uringinfer.planning.memory import INTERPRETER_MARGIN
 
 MIB = 1 << 20
 OPTIONS = LoadOptions(context=64, chunk=8)
@@ -85,7 +86,9 @@ def test_without_a_drive_rate_nothing_is_predicted(medium):
 def test_a_sweep_has_an_outlook_for_each_budget_and_the_error_below_the_floor(medium):
     floor = floor_of(medium)
 
-    below, at, above = sweep(medium, OPTIONS, Rates(), [floor - 1, floor, floor + 4 * MIB])
+    least = floor - INTERPRETER_MARGIN
+
+    below, at, above = sweep(medium, OPTIONS, Rates(), [least - 1, least, floor + 4 * MIB])
 
     assert isinstance(below, BudgetError)
     assert below.floor == floor
@@ -98,7 +101,9 @@ def test_plans_of_one_model_agree_on_the_floor_however_the_process_grows(medium,
     monkeypatch.setattr(loading, "resident_bytes", lambda: next(grown))
 
     floor = floor_of(opened)
-    at, *rest = sweep(opened, OPTIONS, Rates(), [floor, floor - 1, floor + MIB, floor + 2 * MIB])
+    at, *rest = sweep(
+        opened, OPTIONS, Rates(), [floor, floor - INTERPRETER_MARGIN - 1, floor + MIB, floor + 2 * MIB]
+    )
     choices = choices_of(opened, replace(OPTIONS, budget=floor))
 
     assert at.plan.floor == rest[0].floor == floor

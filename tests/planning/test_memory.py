@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from uringinfer.container.manifest import Segment
 from uringinfer.errors import BudgetError
-from uringinfer.planning.memory import ModelSizes, default_budget, plan_memory
+from uringinfer.planning.memory import ModelSizes, default_budget, plan_memory, shares_note
 
 MIB = 1 << 20
 SIZES = ModelSizes(
@@ -65,6 +65,35 @@ def test_one_byte_below_the_floor_is_refused_with_both_numbers():
         plan(floor - 1)
 
     assert (caught.value.floor, caught.value.budget) == (floor, floor - 1)
+
+
+def test_a_floor_that_is_printed_is_a_margin_above_the_least_that_is_accepted():
+    least = FIXED + arena_of(8 * MIB + STAGING)
+
+    assert plan(least, margin=3 * MIB).floor == least + 3 * MIB
+    with pytest.raises(BudgetError) as caught:
+        plan(least - 1, margin=3 * MIB)
+    assert caught.value.floor == least + 3 * MIB
+
+
+def test_what_opening_took_is_a_floor_too():
+    with pytest.raises(BudgetError, match="opening the model takes so much") as caught:
+        plan(200 * MIB - 1, opening_peak=200 * MIB, margin=MIB)
+
+    assert caught.value.floor == 201 * MIB
+    assert plan(200 * MIB, opening_peak=200 * MIB).floor == 200 * MIB
+
+
+def test_shares_that_do_not_fit_into_the_budget_are_told():
+    result = plan(140 * MIB, trunk_budget=100 * MIB)
+
+    assert "100.00 MiB of trunk" in shares_note(result, 100 * MIB, None)
+    assert shares_note(result, 70 * MIB, None) is None
+    assert shares_note(result, None, 10**12) is None  # there are no experts to promise memory to
+
+
+def test_a_share_of_more_than_the_model_has_is_no_broken_promise():
+    assert shares_note(plan(400 * MIB, trunk_budget=10**12), 10**12, None) is None
 
 
 def test_reads_overlap_from_the_overlap_floor_on():

@@ -21,6 +21,7 @@ from uringinfer.engine.loading import DEFAULT_CHUNK, DEFAULT_LOOKAHEAD, LoadOpti
 from uringinfer.engine.memory import peak_resident_bytes
 from uringinfer.engine.opening import open_model
 from uringinfer.errors import BudgetError, EnvironmentError_, UringinferError
+from uringinfer.report import excess_notes
 from uringinfer.storage.reader import ReaderKind
 
 
@@ -143,12 +144,14 @@ def _run_setting(bench: Bench, setting: Setting, sending: Connection) -> None:
         with opened.load(bench.options(setting), _in_mib(progress)) as engine:
             for workload in bench.workloads:
                 phases = measure(engine, workload, bench.repetitions, progress)
+                peak = peak_resident_bytes()
+                paging = phases[-1].paging.notes(phases[-1].seconds)
                 measurement = Measurement(
                     workload,
                     engine.setup,
                     phases,
-                    peak_resident_bytes(),
-                    notes=tuple(engine.notes),
+                    peak,
+                    notes=(*engine.notes, *excess_notes(engine.setup.budget, peak), *paging),
                     memory=tuple(engine.plan.rows()),
                     timeline=engine.timeline(phases[-1].passes),
                 )

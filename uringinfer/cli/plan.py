@@ -237,6 +237,7 @@ def _text(opened: api.OpenModel, options: api.LoadOptions, outlook: api.Outlook)
     ]
     if outlook.exceeds_memory:
         lines += ["", f"warning: {_excess(outlook)}"]
+    lines += [f"note: {note}" for note in outlook.machine.neighbour_notes]
     return "\n".join(lines)
 
 

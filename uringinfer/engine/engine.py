@@ -55,6 +55,7 @@ class Engine:
         setup: Setup,
         notes: Sequence[str],
         load_seconds: float,
+        peak_before: int,
         resources: ExitStack,
     ) -> None:
         self.container = container
@@ -67,6 +68,7 @@ class Engine:
         self.trunk = trunk
         self.reader = reader
         self.load_seconds = load_seconds
+        self._peak_before = peak_before
         self.experts = experts
         self.routing = routing
         self._learned = ExpertStatistics()
@@ -164,6 +166,7 @@ class Engine:
             first_token_seconds=None if first is None else first - before.seconds,
             peak_rss=peak_resident_bytes(),
             bytes_written=written,
+            peak_before=self._peak_before,
         )
         return Generation(
             prompt_ids=ids,
@@ -172,7 +175,7 @@ class Engine:
             finish_reason=turn.finish_reason,
             seed=sampler.seed,
             stats=stats,
-            notes=[*self.notes, *turn.notes],
+            notes=[*self.notes, *turn.notes, *stats.warnings()],
         )
 
     def timeline(self, last: int) -> PassTimeline | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from uringinfer.container.codebooks import read_codebooks
@@ -27,17 +27,26 @@ from uringinfer.engine.expert_loading import (
     learned_usage,
     usage_curve,
 )
-from uringinfer.engine.memory import carve_trunk, release_unused
+from uringinfer.engine.memory import carve_trunk, peak_resident_bytes, release_unused
 from uringinfer.engine.outputs import check_writable
 from uringinfer.engine.prompt import Prompter
 from uringinfer.engine.routing_log import dense_model
 from uringinfer.engine.session import as_tokens, check_header, check_room
 from uringinfer.engine.session_file import SessionHeader
-from uringinfer.errors import BudgetError, UsageError
+from uringinfer.errors import UsageError
 from uringinfer.kernels import Kernels
 from uringinfer.models.base import Model
+from uringinfer.planning.grants import granted
 from uringinfer.planning.machine import Machine, resident_bytes
-from uringinfer.planning.memory import MemoryPlan, ModelSizes, default_budget, plan_memory
+from uringinfer.planning.memory import (
+    INTERPRETER_MARGIN,
+    MemoryPlan,
+    ModelSizes,
+    default_budget,
+    plan_memory,
+    shares_note,
+)
+from uringinfer.planning.neighbours import Announcement
 from uringinfer.planning.planner import Placement
 from uringinfer.report import Setup
 from uringinfer.residency.embedding import row_sizes
@@ -49,7 +58,6 @@ from uringinfer.residency.usage import USAGE_FILE, USAGE_HINT
 from uringinfer.storage.arena import Arena
 from uringinfer.storage.direct import StorageFile, open_file
 from uringinfer.storage.reader import DEFAULT_QUEUE_DEPTH, Reader, ReaderKind, open_reader
-from uringinfer.units import format_size
 
 Progress = Callable[[str, int, int], None]
 """Called with what is going on ("packing", "loading"), bytes done, bytes in all."""
@@ -212,8 +220,9 @@ class OpenModel:
         budget = options.budget
         if budget is None:
             usable = Machine.read().usable_bytes
-            budget = max(default_budget(sizes, usable, interpreter_bytes=interpreter), self._opening_peak)
-        plan = plan_memory(
+            default = default_budget(sizes, usable, interpreter_bytes=interpreter, margin=INTERPRETER_MARGIN)
+            budget = max(default, self._opening_peak)
+        return plan_memory(
             sizes,
             budget,
             interpreter_bytes=interpreter,
@@ -224,16 +233,9 @@ class OpenModel:
             usage=usage_curve(self.usage),
             recall=learned_recall(self.usage, options.lookahead),
             named=options.lookahead,
+            opening_peak=self._opening_peak,
+            margin=INTERPRETER_MARGIN,
         )
-        if self._opening_peak > budget:
-            raise BudgetError(
-                f"opening the model took {format_size(self._opening_peak)}, more than the budget of"
-                f" {format_size(budget)}",
-                floor=max(self._opening_peak, plan.floor),
-                budget=budget,
-                hint="raise --budget; if the model was packed just now, run again",
-            )
-        return plan
 
     def context(self, options: LoadOptions) -> int:
         """The context that these options mean. Raises UsageError if the model cannot have it."""
@@ -252,7 +254,8 @@ class OpenModel:
         return max(options.parallel, min(options.chunk, options.parallel * self.context(options)))
 
     def load(self, options: LoadOptions | None = None, progress: Progress | None = None) -> Engine:
-        """Plans the memory, fills it and starts reading ahead.
+        """Plans the memory, fills it and starts reading ahead. A budget above what this process may use is
+        taken as that, with a note.
 
         Raises what `plan` raises; UsageError if the model is not packed, IntegrityError for reads that fail,
         EnvironmentError_ for a reader that was insisted on and is not there.
@@ -261,10 +264,16 @@ class OpenModel:
             raise UsageError(f"{self.container.path} is not packed", hint="pack it first")
         options = options or LoadOptions()
         began = time.perf_counter()
+        peak_before = peak_resident_bytes()
         release_unused()
+        budget, grant_notes = granted(options.budget, Machine.read())
+        options = replace(options, budget=budget)
         plan = self.plan(options)
+        note = shares_note(plan, options.trunk_budget, options.cache_budget)
+        grant_notes += [note] if note else []
         codebooks = read_codebooks(self.container.path, self.container.manifest)
         with ExitStack() as stack:
+            stack.callback(Announcement(plan.used_bytes).close)
             arena = stack.enter_context(Arena(plan.arena_bytes))
             file = stack.enter_context(open_file(self.container.trunk_path))
             banks = None
@@ -325,11 +334,13 @@ class OpenModel:
                     *self.kernels.notes,
                     *self._usage_notes,
                     *self._notes,
+                    *grant_notes,
                     *reader.notes,
                     *arena.notes,
                     *(banks.notes if banks else ()),
                 ],
                 load_seconds=time.perf_counter() - began,
+                peak_before=peak_before,
                 resources=stack.pop_all(),
             )
 

@@ -9,17 +9,20 @@ is a page fault.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from uringinfer.errors import EnvironmentError_
+from uringinfer.planning.neighbours import Neighbour, find_neighbours
 
 _PROC = Path("/proc")
 _SYS = Path("/sys")
 _UNLIMITED = 1 << 60
 """Cgroup v1 says "no limit" as the largest multiple of the page size in 63 bits; nothing real comes near."""
+_NOTED_SHARE = 0.01
+"""Of the memory of this machine: smaller engines are counted, and not spoken of."""
 _V2_LIMITS = ("memory.max", "memory.high")
 
 
@@ -44,6 +47,7 @@ class Machine:
     memlock_soft: int | None
     memlock_hard: int | None
     bounds: tuple[Bound, ...]
+    neighbours: tuple[Neighbour, ...] = ()
 
     @classmethod
     def read(cls, proc: Path = _PROC, sys: Path = _SYS) -> Machine:
@@ -60,7 +64,10 @@ class Machine:
         available = memory.get("MemAvailable", total)
         limits = _limits(proc / "self/limits")
         memlock_soft, memlock_hard = limits.get("Max locked memory", (None, None))
-        bounds = [Bound("memory available on this machine", total, min(total, available + resident))]
+        neighbours = find_neighbours(proc)
+        promised = sum(neighbour.promised for neighbour in neighbours)
+        free = max(0, min(total, available + resident) - promised)
+        bounds = [Bound("memory available on this machine", total, free)]
         for name, label, size in (
             ("RLIMIT_AS", "Max address space", "VmSize"),
             ("RLIMIT_DATA", "Max data size", "VmData"),
@@ -70,7 +77,7 @@ class Machine:
                 # these count addresses: what is mapped and not resident is lost to us
                 mapped_only = max(0, status.get(size, 0) - resident)
                 bounds.append(Bound(name, soft, max(0, soft - mapped_only)))
-        bounds += _cgroup_bounds(proc, sys, resident)
+        bounds += _cgroup_bounds(proc, sys, resident, neighbours)
         return cls(
             memory_total=total,
             memory_available=available,
@@ -80,6 +87,7 @@ class Machine:
             memlock_soft=memlock_soft,
             memlock_hard=memlock_hard,
             bounds=tuple(bounds),
+            neighbours=neighbours,
         )
 
     @property
@@ -91,6 +99,12 @@ class Machine:
     def usable_bytes(self) -> int:
         """What this process may hold in all, under every bound."""
         return self.tightest.usable
+
+    @property
+    def neighbour_notes(self) -> list[str]:
+        """One line for each other engine on this machine that takes a share of it worth a line."""
+        least = self.memory_total * _NOTED_SHARE
+        return [neighbour.to_text() for neighbour in self.neighbours if neighbour.takes >= least]
 
     @property
     def cgroup_bounds(self) -> list[Bound]:
@@ -115,6 +129,7 @@ class Machine:
             "bounds": [
                 {"name": bound.name, "limit": bound.limit, "usable": bound.usable} for bound in self.bounds
             ],
+            "neighbours": [neighbour.to_json() for neighbour in self.neighbours],
         }
 
 
@@ -160,18 +175,24 @@ class _Hierarchy:
     mount: Path
 
 
-def _cgroup_bounds(proc: Path, sys: Path, resident: int) -> Iterator[Bound]:
+def _cgroup_bounds(proc: Path, sys: Path, resident: int, neighbours: Sequence[Neighbour]) -> Iterator[Bound]:
     """The limits of this process' cgroup and of all above it, in every hierarchy."""
     paths = _own_cgroups(proc / "self/cgroup")
+    others = [(neighbour, _own_cgroups(proc / str(neighbour.pid) / "cgroup")) for neighbour in neighbours]
     for hierarchy in _hierarchies(proc / "self/mountinfo", sys):
         own = paths.get(hierarchy.version)
         if own is None:
             continue
         for directory in _ancestors(hierarchy, own):
             shown = f"/{directory.relative_to(hierarchy.mount)}".replace("/.", "/")
+            promised = sum(
+                neighbour.promised
+                for neighbour, cgroups in others
+                if directory in _ancestors(hierarchy, cgroups.get(hierarchy.version, "/"))
+            )
             read = _v1_limits if hierarchy.version == 1 else _v2_limits
             for name, limit, used in read(directory):
-                by_others = max(0, used - resident)
+                by_others = max(0, used - resident) + promised
                 label = f"cgroup v{hierarchy.version} {shown} ({name})"
                 yield Bound(label, limit, max(0, limit - by_others))
 

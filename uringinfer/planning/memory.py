@@ -22,6 +22,10 @@ HUGE_PAGE = 2 << 20
 """The arena is a whole number of these."""
 RESERVE_BYTES = 16 << 20
 """For what grows after the interpreter is measured: allocator, thread stacks, the reader's own buffers."""
+INTERPRETER_MARGIN = 4 << 20
+"""How far the interpreter's share differs from one process to the next, by the pages of libraries that are
+in the page cache. A floor that is printed counts it, a plan does not: what one process prints, another
+accepts."""
 _PAGE_TABLE_SHARE = 512
 """One 8-byte entry for each 4 KiB page: what the arena costs if the kernel gives no huge pages."""
 
@@ -220,6 +224,8 @@ def plan_memory(
     recall: float | None = None,
     named: int = 0,
     reserve_bytes: int = RESERVE_BYTES,
+    opening_peak: int = 0,
+    margin: int = 0,
 ) -> MemoryPlan:
     """Divides `budget` bytes, for the whole process, among everything that `sizes` needs.
 
@@ -227,20 +233,24 @@ def plan_memory(
     `trunk_budget` bounds what pinned units and ring may take, `cache_budget` the expert cache; without them
     the two divide what is left by what saves more reading (see `planning.cache`). `usage` is how the hit rate
     of the cache grows, and `recall` how much of what is used the `named` guesses name, if
-    that was learned.
+    that was learned. `opening_peak` is what the process held at most before, and gave back. The floor is
+    `margin` more than the least that is accepted.
 
     Raises BudgetError with the floor and the budget if the least plan does not fit.
     """
     fixed = interpreter_bytes + reserve_bytes + sizes.state_bytes + sizes.scratch_bytes
     least_trunk = trunk_floor(sizes.unit_bytes, 1, placement)
-    floor = fixed + _arena_cost(sizes, least_trunk + sizes.least_cache_bytes)
-    if budget < floor:
+    least = max(fixed + _arena_cost(sizes, least_trunk + sizes.least_cache_bytes), opening_peak)
+    floor = least + margin
+    if budget < least:
         raise BudgetError(
             f"a budget of {format_size(budget)} ({budget} bytes) is below this model's floor of"
             f" {format_size(floor)} ({floor} bytes)",
             floor=floor,
             budget=budget,
-            hint="raise --budget, or use a shorter context, a smaller chunk or smaller segments",
+            hint="raise --budget, or use a shorter context, a smaller chunk or smaller segments"
+            if least > opening_peak
+            else "raise --budget: opening the model takes so much; if it was packed just now, run again",
         )
     room = _largest_arena(budget - fixed) - sizes.staging_bytes
     overlapping_trunk = trunk_floor(sizes.unit_bytes, ring_slots, placement)
@@ -302,13 +312,35 @@ def _cache_bytes(
     return max(experts.least_slots, min(slots, most, experts.total)) * experts.record_bytes
 
 
+def shares_note(plan: MemoryPlan, trunk_budget: int | None, cache_budget: int | None) -> str | None:
+    """What to say where trunk and expert cache were promised more than the budget has for them; else None."""
+    asked = []
+    if trunk_budget is not None:
+        asked.append(("trunk", min(trunk_budget, plan.trunk.total_bytes)))
+    if cache_budget is not None and plan.cache is not None:
+        asked.append(("expert cache", min(cache_budget, plan.cache.total_experts * plan.cache.record_bytes)))
+    room = plan.arena_bytes + plan.unused_bytes - plan.staging_bytes
+    if sum(nbytes for _, nbytes in asked) <= room:
+        return None
+    named = " and ".join(f"{format_size(nbytes)} of {what}" for what, nbytes in asked)
+    return (
+        f"{named} were asked for, and a budget of {format_size(plan.budget)} has {format_size(room)} for"
+        " weights: it runs with what fits"
+    )
+
+
 def default_budget(
-    sizes: ModelSizes, usable_bytes: int, *, interpreter_bytes: int, reserve_bytes: int = RESERVE_BYTES
+    sizes: ModelSizes,
+    usable_bytes: int,
+    *,
+    interpreter_bytes: int,
+    reserve_bytes: int = RESERVE_BYTES,
+    margin: int = 0,
 ) -> int:
     """The budget when none is given: what the model can use, within three quarters of `usable_bytes`.
 
     Beyond what the machine holds, a larger budget turns hits into page faults. A model whose floor lies above
-    three quarters, but within `usable_bytes`, gets its floor.
+    three quarters, but within `usable_bytes`, gets its floor. `margin` is as in `plan_memory`.
 
     Raises BudgetError if the floor is above `usable_bytes`.
     """
@@ -316,9 +348,9 @@ def default_budget(
     floor = fixed + _arena_cost(sizes, trunk_floor(sizes.unit_bytes, 1) + sizes.least_cache_bytes)
     if floor > usable_bytes:
         raise BudgetError(
-            f"this model needs at least {format_size(floor)} ({floor} bytes), and this process may use"
-            f" {format_size(usable_bytes)} ({usable_bytes} bytes)",
-            floor=floor,
+            f"this model needs at least {format_size(floor + margin)} ({floor + margin} bytes), and this"
+            f" process may use {format_size(usable_bytes)} ({usable_bytes} bytes)",
+            floor=floor + margin,
             budget=usable_bytes,
             hint="raise the limit, or use a shorter context, a smaller chunk or smaller segments",
         )

@@ -1,0 +1,23 @@
+"""What a budget becomes on this machine: never more than this process may use.
+
+A budget beyond that would be killed by a cgroup without a word, or paged. Pure functions.
+"""
+
+from __future__ import annotations
+
+from uringinfer.planning.machine import Machine
+from uringinfer.units import format_size
+
+
+def granted(budget: int | None, machine: Machine) -> tuple[int | None, list[str]]:
+    """The budget to run with, and what is to be said of it: `budget` itself (None stays None), or what this
+    process may use if that is less; and the engines that run beside it."""
+    notes = machine.neighbour_notes
+    usable = machine.usable_bytes
+    if budget is None or budget <= usable:
+        return budget, notes
+    said = (
+        f"a budget of {format_size(budget)} ({budget} bytes) was asked for and this process may use"
+        f" {format_size(usable)} ({usable} bytes; {machine.bounded_by}): it runs with that"
+    )
+    return usable, [said, *notes]
