@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from uringinfer.engine.answers import BatchStatistics, Request, answer_all
 from uringinfer.engine.batch import Batch, share_evenly
-from uringinfer.engine.generation import GenerationOptions, Listener, Turn
+from uringinfer.engine.generation import GenerationOptions, Listener
 from uringinfer.engine.loading import LoadOptions
+from uringinfer.engine.turn import Turn
 from uringinfer.errors import IntegrityError, UsageError
 from uringinfer.text.sampling import Sampler, SamplingOptions
 

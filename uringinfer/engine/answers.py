@@ -13,7 +13,8 @@ from typing import Any
 
 from uringinfer.engine.batch import Batch, Rider
 from uringinfer.engine.engine import Engine
-from uringinfer.engine.generation import FinishReason, GenerationOptions, Listener, Turn
+from uringinfer.engine.generation import FinishReason, GenerationOptions, Listener
+from uringinfer.engine.turn import Turn
 from uringinfer.errors import UringinferError
 from uringinfer.report import Phase
 from uringinfer.text.sampling import Sampler

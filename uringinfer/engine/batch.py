@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from uringinfer.engine.generation import Turn
 from uringinfer.engine.session import Part, as_tokens, feed_together
+from uringinfer.engine.turn import Feed, Turn
 from uringinfer.errors import Interrupted, UringinferError, UsageError
 from uringinfer.models.base import Floats
 from uringinfer.text.sampling import Sampler
@@ -33,8 +33,9 @@ class Rider:
     sampler: Sampler
     is_over: bool = False
     error: UringinferError | None = None
-    _steps: Generator[Sequence[int], Floats, None] | None = None
+    _steps: Generator[Feed, Floats, None] | None = None
     _feeding: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    _guesses: int = 0
     _done: int = 0
 
     @property
@@ -56,7 +57,8 @@ class Rider:
     def part(self, tokens: int) -> Part:
         """The next `tokens` of its step, for a pass."""
         piece = self._feeding[self._done : self._done + tokens]
-        return Part(self.turn.session, piece, len(piece) if self.turn.wants_all_logits else 1)
+        wanted = len(piece) if self.turn.wants_all_logits else 1 + self._guesses
+        return Part(self.turn.session, piece, wanted, trial=self._guesses > 0)
 
     def fed(self, tokens: int, logits: Floats) -> None:
         """Hears of a pass that fed `tokens` of its step; picks the next token behind the last of them."""
@@ -64,7 +66,7 @@ class Rider:
         try:
             self.turn.fed(logits, self._done, len(self._feeding))
             if not self.left:
-                self._advance(logits[-1])
+                self._advance(logits[-1 - self._guesses :])
         except UringinferError as error:
             self.fail(error)
 
@@ -84,11 +86,12 @@ class Rider:
         if steps is None:
             raise UsageError("a turn that has not begun was asked to go on")
         try:
-            ids = next(steps) if logits is None else steps.send(logits)
+            feed = next(steps) if logits is None else steps.send(logits)
         except StopIteration:
             self.is_over = True
             return
-        self._feeding = as_tokens(ids, self.turn.session.vocab_size)
+        self._feeding = as_tokens(feed.ids, self.turn.session.vocab_size)
+        self._guesses = feed.guesses
         self.turn.session.check_room(len(self._feeding))
         self._done = 0
 

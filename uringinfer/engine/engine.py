@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uringinfer.container.container import Container
-from uringinfer.engine.generation import Generation, GenerationOptions, Listener, Turn
+from uringinfer.engine.generation import Generation, GenerationOptions, Listener
 from uringinfer.engine.memory import peak_resident_bytes
 from uringinfer.engine.prompt import Prompter
 from uringinfer.engine.routing_log import RoutingLog, dense_model
 from uringinfer.engine.session import Session
+from uringinfer.engine.turn import Turn
 from uringinfer.errors import UsageError
 from uringinfer.kernels import Kernels
 from uringinfer.models.base import Model

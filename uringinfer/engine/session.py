@@ -25,11 +25,12 @@ from uringinfer.units import counted
 @dataclass(frozen=True, slots=True)
 class Part:
     """What a session has in a pass: `tokens` to feed, and of how many of the last ones the logits are
-    `wanted`."""
+    `wanted`. After a `trial`, `Session.settle` can take back all but the first."""
 
     session: Session
     tokens: NDArray[np.int64]
     wanted: int = 1
+    trial: bool = False
 
 
 def feed_together(parts: Sequence[Part]) -> list[Floats]:
@@ -44,7 +45,7 @@ def feed_together(parts: Sequence[Part]) -> list[Floats]:
         with first._trunk.begin() as weights:
             for part in parts:
                 part.session.is_whole = False
-            spans = [Span(part.session._state, part.tokens, part.wanted) for part in parts]
+            spans = [Span(part.session._state, part.tokens, part.wanted, part.trial) for part in parts]
             logits = first._model.forward(weights, spans)
     except BaseException:
         for part, length in zip(parts, fed, strict=True):
@@ -120,6 +121,29 @@ class Session:
         for logits in self.passes(ids):
             last = logits
         return last
+
+    def try_out(self, ids: Sequence[int]) -> Floats:
+        """Feeds `ids` in one pass, of which those behind the first are guesses; logits float32 [n, vocab].
+
+        `settle` then says how many of them were right. Raises as `passes` does."""
+        tokens = as_tokens(ids, self._model.vocab_size)
+        self.check_room(len(tokens))
+        [logits] = feed_together([Part(self, tokens, len(tokens), trial=True)])
+        return logits
+
+    def settle(self, length: int, logits: Floats) -> None:
+        """Takes back what a trial fed behind `length` positions; `logits` [vocab] are those behind the last
+        that stays. Nothing is read for that, and nothing shows of it afterwards."""
+        if length < self.length:
+            self._state.take_back(length, self._trunk.kernels)
+            del self.fed[length:]
+            self.last_logits = logits.copy()
+
+    def most_guesses(self, most: int) -> int:
+        """How many guesses, at most `most`, can follow the next token in a trial."""
+        bound = self._state.most_on_trial
+        room = self.context - self.length - 1
+        return max(0, min(most, room, most if bound is None else bound - 1))
 
     def step(self, token: int) -> Floats:
         """Feeds one token; logits float32 [vocab] of what follows it. Raises as `passes` does."""

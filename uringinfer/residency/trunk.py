@@ -122,6 +122,11 @@ class Trunk:
         self._bytes_streamed = 0
 
     @property
+    def kernels(self) -> Kernels:
+        """What computes with the weights."""
+        return self._kernels
+
+    @property
     def overlaps(self) -> bool:
         """Whether segments are read while others are computed."""
         return self._ring.overlaps
