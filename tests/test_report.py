@@ -41,6 +41,8 @@ SETUP = Setup(
     kernels="native",
     simd="avx2",
     threads=2,
+    verify_reads=True,
+    checksums="isal",
 )
 
 
@@ -136,7 +138,10 @@ def test_a_phase_without_tokens_is_left_out_of_the_text():
 def test_the_start_line_says_why_a_cache_would_not_help():
     text = SETUP.to_text()
     assert "hit rate 25.0% (an LRU cache would hit 0 %: each pass uses everything once)" in text
-    assert "reader uring, direct; reads overlap compute; 2.00 GiB of 2.00 GiB in huge pages" in text
+    assert (
+        "reader uring, direct, checked (isal); reads overlap compute; 2.00 GiB of 2.00 GiB in huge pages"
+        in text
+    )
 
 
 def test_the_start_line_says_what_was_not_obtained():
@@ -144,7 +149,8 @@ def test_the_start_line_says_what_was_not_obtained():
         is_direct=False, direct_reason="tmpfs has no drive", overlaps=False, huge_bytes=0
     ).to_text()
     assert (
-        "through the page cache (tmpfs has no drive); reads do not overlap compute; 0 B of 2.00 GiB" in text
+        "the page cache (tmpfs has no drive), checked (isal); reads do not overlap compute; 0 B of 2.00"
+        in text
     )
 
 

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from uringinfer.planning.paging import PagingCounters
+from uringinfer.residency.checker import CheckStatistics
 from uringinfer.residency.expert_statistics import ExpertStatistics
 from uringinfer.residency.trunk import TrunkStatistics
-from uringinfer.units import format_rate, format_size
+from uringinfer.units import counted, format_rate, format_size
 
 Bound = Literal["drive", "one read at a time", "memory or compute"]
 
@@ -35,10 +36,16 @@ class Snapshot:
     system_seconds: float
     bytes_written: int | None
     paging: PagingCounters = field(default_factory=PagingCounters)
+    checks: CheckStatistics = field(default_factory=CheckStatistics)
 
     @classmethod
     def take(
-        cls, trunk: TrunkStatistics, experts: ExpertStatistics | None = None, *, proc: Path = Path("/proc")
+        cls,
+        trunk: TrunkStatistics,
+        experts: ExpertStatistics | None = None,
+        checks: CheckStatistics | None = None,
+        *,
+        proc: Path = Path("/proc"),
     ) -> Snapshot:
         """The process' counters now. `bytes_written` is None where the kernel keeps no count of it."""
         usage = resource.getrusage(resource.RUSAGE_SELF)
@@ -50,6 +57,7 @@ class Snapshot:
             usage.ru_stime,
             _storage_bytes_written(proc),
             PagingCounters.take(proc),
+            checks or CheckStatistics(),
         )
 
 
@@ -68,7 +76,8 @@ class Phase:
     `pinned_bytes` and `streamed_bytes` are what the passes used from memory and from the drive,
     `embedding_bytes` what rows read on demand took, `experts` what the expert cache did. `wait_seconds` of
     `seconds` went by waiting for reads; in `in_flight_seconds` of them a read was in flight, until it was
-    noticed that it was over.
+    noticed that it was over. `checked_bytes` of what was read were checked, for which the computing thread
+    spent or waited `check_seconds`; `repeated_reads` were damaged, and right when they were made again.
     """
 
     tokens: int
@@ -83,6 +92,9 @@ class Phase:
     user_seconds: float
     system_seconds: float
     paging: PagingCounters = field(default_factory=PagingCounters)
+    checked_bytes: int = 0
+    check_seconds: float = 0.0
+    repeated_reads: int = 0
 
     @classmethod
     def between(cls, before: Snapshot, after: Snapshot, tokens: int) -> Phase:
@@ -101,6 +113,9 @@ class Phase:
             user_seconds=after.user_seconds - before.user_seconds,
             system_seconds=after.system_seconds - before.system_seconds,
             paging=after.paging.since(before.paging),
+            checked_bytes=after.checks.nbytes - before.checks.nbytes,
+            check_seconds=after.checks.seconds - before.checks.seconds,
+            repeated_reads=after.checks.repeated - before.checks.repeated,
         )
 
     @property
@@ -172,6 +187,9 @@ class Phase:
             "system_seconds": self.system_seconds,
             "system_seconds_per_gb": self.system_seconds_per_gb,
             **self.paging.to_json(),
+            "checked_bytes": self.checked_bytes,
+            "check_seconds": self.check_seconds,
+            "repeated_reads": self.repeated_reads,
         }
 
 
@@ -203,6 +221,9 @@ class Setup:
     cache_policy: str | None = None
     lookahead: int = 0
     parallel: int = 1
+    verify_reads: bool = False
+    checksums: str | None = None
+    """The library that checks reads, if they are checked."""
 
     @property
     def hit_rate(self) -> float:
@@ -219,6 +240,7 @@ class Setup:
             "" if not self.streamed_bytes else " (an LRU cache would hit 0 %: each pass uses everything once)"
         )
         direct = "direct" if self.is_direct else f"through the page cache ({self.direct_reason})"
+        checked = f"checked ({self.checksums})" if self.verify_reads else "not checked"
         overlap = "reads overlap compute" if self.overlaps else "reads do not overlap compute"
         if not self.streamed_bytes:
             read = "only experts are" if self.cache_slots else "nothing is"
@@ -228,7 +250,8 @@ class Setup:
             f"{self.model} ({self.family}): budget {format_size(self.budget)}, pinned"
             f" {format_size(self.pinned_bytes)}, streamed {format_size(self.streamed_bytes)} per pass,"
             f" hit rate {self.hit_rate:.1%}{lru}\n"
-            f"reader {self.reader}, {direct}; {overlap}; {huge}; {self.kernels} kernels ({self.simd},"
+            f"reader {self.reader}, {direct}, {checked}; {overlap}; {huge};"
+            f" {self.kernels} kernels ({self.simd},"
             f" {self.threads} {'thread' if self.threads == 1 else 'threads'})"
             f"{self._cache_text()}{self._parallel_text()}"
         )
@@ -347,6 +370,10 @@ def _phase_text(name: str, phase: Phase) -> str:
             f" {phase.in_flight_share or 0.0:.0%} of the time"
         )
         parts.append(f"{1e3 * (phase.system_seconds_per_gb or 0.0):.0f} ms kernel CPU per GB")
+    if phase.checked_bytes and phase.seconds:
+        parts.append(f"{phase.check_seconds / phase.seconds:.1%} checking reads")
+    if phase.repeated_reads:
+        parts.append(f"{counted(phase.repeated_reads, 'damaged read')} made again")
     return ", ".join(parts) + _experts_text(phase.experts)
 
 

@@ -22,14 +22,14 @@ def damaged(container):
 def test_an_undamaged_container_exits_with_0(command_line, container):
     result = command_line("verify", container)
     assert result.code == 0
-    assert f"{container} is undamaged: 12 checksums" in result.stdout
+    assert f"{container} is undamaged: 13 checksums" in result.stdout
 
 
 def test_damage_is_named_and_exits_with_4(command_line, damaged):
     result = command_line("verify", damaged)
     assert result.code == 4
     assert result.stdout.startswith("expert 2 of layer 1: checksum mismatch")
-    assert "1 of 12 checked parts are damaged" in result.stderr
+    assert "1 of 13 checked parts are damaged" in result.stderr
 
 
 def test_json_names_damage_too(command_line, damaged):

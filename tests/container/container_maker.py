@@ -51,18 +51,23 @@ def make_container(directory: Path, *, seed: int = 0, experts: int = 6) -> Manif
     )
     bank = Bank(1, "experts-L1.bin", experts, 8192, expert_parts, tuple(map(zlib.crc32, records)))
     text = b'{"a": 1}\n'
+    rows = b"".join(zlib.crc32(trunk[at : at + 4096]).to_bytes(4, "little") for at in (0, 4096))
     manifest = Manifest(
-        format_version=1,
+        format_version=2,
         family="llama",
         config={"model_type": "llama", "rope_theta": 1e4, "name": "ä"},
         source={"kind": "safetensors"},
         trunk_file="trunk.bin",
         segments=tuple(segments),
         banks=(bank,),
-        files=(AuxiliaryFile("tokenizer.json", len(text), zlib.crc32(text)),),
+        files=(
+            AuxiliaryFile("tokenizer.json", len(text), zlib.crc32(text)),
+            AuxiliaryFile("row_checksums.bin", len(rows), zlib.crc32(rows)),
+        ),
     )
     (directory / "trunk.bin").write_bytes(trunk)
     (directory / "experts-L1.bin").write_bytes(b"".join(records))
     (directory / "tokenizer.json").write_bytes(text)
+    (directory / "row_checksums.bin").write_bytes(rows)
     (directory / "manifest.json").write_text(manifest.to_json())
     return manifest

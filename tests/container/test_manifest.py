@@ -56,7 +56,7 @@ def test_a_manifest_signed_by_other_software_is_read(directory, document):
 
 # path of keys -> hostile value -> what the message says
 HOSTILE = [
-    (("format_version",), 2, "format version 2"),
+    (("format_version",), 1, "format version 1"),
     (("format_version",), True, "True is not an integer"),
     (("family",), None, "None is not a name"),
     (("config",), [], "[] is not an object"),

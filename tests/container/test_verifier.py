@@ -27,9 +27,10 @@ def test_an_undamaged_container_passes_with_every_byte_checked(directory, worker
     report = verify(directory, workers=workers, reader_kind=reader_kind)
     assert report.ok
     assert report.nbytes == sum(
-        (directory / n).stat().st_size for n in ("trunk.bin", "experts-L1.bin", "tokenizer.json")
+        (directory / n).stat().st_size
+        for n in ("trunk.bin", "experts-L1.bin", "tokenizer.json", "row_checksums.bin")
     )
-    assert report.targets == 5 + 6 + 1
+    assert report.targets == 5 + 6 + 2
     json.dumps(report.to_dict())
 
 

@@ -17,6 +17,7 @@ from tiny_models import write_tiny_checkpoint
 
 from uringinfer.container import Container
 from uringinfer.container.codebooks import CODEBOOKS_NAME, codebook_memory, expert_codebook, read_codebooks
+from uringinfer.container.row_checksums import row_checksum_bytes
 from uringinfer.container.verifier import verify
 from uringinfer.engine.compute_clock import clock_compute
 from uringinfer.engine.loading import LoadOptions
@@ -165,7 +166,7 @@ def test_sharded_banks_have_the_same_codebooks(moe, reference, tmp_path):
 
 def test_the_planner_counts_codebooks_and_tables(moe):
     opened = native_model(moe)
-    bare = opened.model.scratch_bytes(8, 64)
+    bare = opened.model.scratch_bytes(8, 64) + row_checksum_bytes(opened.container.segments)
     tables = opened.kernels.table_bytes("vq3", 96, 8) + 2 * opened.kernels.table_bytes("vq3", 96)
     assert opened.sizes(64, 8).scratch_bytes - bare == codebook_memory(opened.container.manifest) + tables
     # q, k, v, o in two stages and gate, up, down in three, for each layer; a table in three; 8 KiB a stage

@@ -185,7 +185,7 @@ def test_a_damaged_record_is_named_when_reads_are_verified(tmp_path):
         data[expert * bank.record_bytes + 9] ^= 4
     (path / bank.file).write_bytes(data)
     with (
-        open_model(path).load(LoadOptions(context=64, verify_reads=True)) as engine,
+        open_model(path).load(LoadOptions(context=64)) as engine,
         pytest.raises(IntegrityError, match=rf"expert \d+ of layer {bank.layer}: checksum mismatch"),
     ):
         engine.generate(PROMPT, GREEDY)

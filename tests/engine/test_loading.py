@@ -98,14 +98,14 @@ def test_verified_reads_name_the_damaged_segment(tiny, tmp_path, pinned):
     opened, segment = damaged(tiny.container, tmp_path, -1)
     sizes = [entry.nbytes for entry in opened.container.streamed_segments]
     trunk_budget = sum(sizes) if pinned else 2 * max(sizes)
-    options = LoadOptions(verify_reads=True, trunk_budget=trunk_budget, placement="prefix")
+    options = LoadOptions(trunk_budget=trunk_budget, placement="prefix")
     with pytest.raises(IntegrityError, match=f"segment '{segment.name}' of the trunk: checksum mismatch"):
         opened.load(options).generate([1, 2], ONE_TOKEN)
 
 
 def test_verified_reads_of_an_undamaged_container_pass(tiny):
     sizes = [entry.nbytes for entry in tiny.container.streamed_segments]
-    options = LoadOptions(verify_reads=True, trunk_budget=sum(sizes) // 2)
+    options = LoadOptions(trunk_budget=sum(sizes) // 2)
     with tiny.load(options) as engine:
         assert len(engine.generate([1, 2], ONE_TOKEN).tokens) == 2
 

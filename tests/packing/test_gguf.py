@@ -195,6 +195,7 @@ def test_a_packed_gguf_file_is_a_container_with_the_models_tensors(tmp_path):
         "tokenizer.json",
         "tokenizer_config.json",
         "generation_config.json",
+        "row_checksums.bin",
     ]
     assert report.notes == ()
     assert json.loads((tmp_path / "m.uring" / "config.json").read_text()) == container.manifest.config

@@ -54,7 +54,11 @@ def test_the_container_keeps_config_and_tokenizer(checkpoint, tmp_path):
     container = Container.open(tmp_path / "m.uring")
     assert container.manifest.config == json.loads((checkpoint / "config.json").read_text())
     assert (tmp_path / "m.uring" / "tokenizer.json").read_bytes() == b'{"model": {}}\n'
-    assert [file.name for file in container.manifest.files] == ["config.json", "tokenizer.json"]
+    assert [file.name for file in container.manifest.files] == [
+        "config.json",
+        "tokenizer.json",
+        "row_checksums.bin",
+    ]
 
 
 def test_the_number_of_jobs_and_small_buffers_do_not_change_a_byte(checkpoint, tmp_path, monkeypatch):

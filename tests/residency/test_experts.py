@@ -6,6 +6,7 @@ from expert_bench import EXPERTS, LAYERS, PARTS, RECORD, Bench
 from trunk_fakes import GARBAGE
 
 from uringinfer.errors import IntegrityError, ResidencyError
+from uringinfer.residency.checker import ReadChecker
 from uringinfer.residency.simulate import simulate
 from uringinfer.residency.trace import Trace, Turn
 from uringinfer.storage.reader import Priority
@@ -128,7 +129,7 @@ def test_a_damaged_record_is_named(bench):
     with bench.paths[1].open("r+b") as file:
         file.seek(7 * RECORD + 100)
         file.write(b"\x00\x01")
-    cache = bench.cache(8, verify=True)
+    cache = bench.cache(8, checker=ReadChecker(bench.reader))
     bench.use(cache, 1, 6)
     with pytest.raises(IntegrityError, match="expert 7 of layer 1: checksum mismatch"):
         bench.use(cache, 1, 7)

@@ -5,6 +5,7 @@ import pytest
 from trunk_fakes import GARBAGE, ScriptedReader, build_trunk, write_trunk
 
 from uringinfer.errors import IntegrityError, Interrupted, ResidencyError, UsageError
+from uringinfer.residency.checker import ReadChecker
 from uringinfer.storage.reader import Priority
 
 RNG = np.random.default_rng(7)
@@ -195,16 +196,18 @@ def test_a_failed_read_of_a_pinned_segment_stops_the_load(stored):
 
 def test_every_segment_is_checked_before_its_first_use(stored, matrices):
     segments, file = stored
-    seen = []
+    reader, seen = ScriptedReader(), []
 
-    def check(segment, data):
-        assert not np.all(data == GARBAGE)
-        seen.append(segment.name)
+    class Checker(ReadChecker):
+        def confirm(self, what, request, expected, started=None):
+            assert not np.all(request.destination == GARBAGE)
+            super().confirm(what, request, expected, started)
+            seen.append(request.offset)
 
-    trunk = build_trunk(segments, file, ScriptedReader(), pinned=(1, 4), check=check)
-    assert seen == [segments[1].name, segments[4].name]
+    trunk = build_trunk(segments, file, reader, pinned=(1, 4), checker=Checker(reader))
+    assert seen == [segments[1].offset, segments[4].offset]
     run_pass(trunk, matrices, np.ones((1, SIZE), np.float32))
-    assert seen[2:] == [segments[n].name for n in (0, 2, 3, 5)]
+    assert seen[2:] == [segments[n].offset for n in (0, 2, 3, 5)]
 
 
 def test_loading_reports_every_pinned_byte(stored):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,11 +32,14 @@ class ScriptedTicket:
 class ScriptedReader:
     """Completes a ticket when it is waited for, not before; with `eager`, at the next poll or wait.
 
-    Reads of an offset in `failing` fail. `events` lists ("submit" | "wait", offset of the first request).
+    Reads of an offset in `failing` fail. Each read of an offset in `corrupting` takes the next of its numbers
+    and flips these bits of its first byte, as long as there are any. `events` lists ("submit" | "wait",
+    offset of the first request).
     """
 
     eager: bool = False
     failing: set[int] = field(default_factory=set)
+    corrupting: dict[int, list[int]] = field(default_factory=dict)
     name: str = "scripted"
     overlaps: bool = True
     notes: list[str] = field(default_factory=list)
@@ -110,6 +114,8 @@ class ScriptedReader:
             else:
                 data = os.pread(request.file.fd, request.destination.size, request.offset)
                 request.destination[:] = np.frombuffer(data, np.uint8)
+                if self.corrupting.get(request.offset):
+                    request.destination[0] ^= self.corrupting[request.offset].pop(0)
         ticket.done = True
         self.open_tickets.remove(ticket)
 
@@ -151,7 +157,9 @@ def write_trunk(
                 streamed = tensors[0][0] != table
                 name = f"{tensors[0][0]}/{start}"
                 nbytes = file.tell() - offset
-                segments.append(Segment(name, "group", offset, nbytes, 0, streamed, tuple(parts)))
+                file.flush()
+                checksum = zlib.crc32(path.read_bytes()[offset:])
+                segments.append(Segment(name, "group", offset, nbytes, checksum, streamed, tuple(parts)))
     fd = os.open(path, os.O_RDONLY)
     direct = Direct(False, "a test's file", 1, 512)
     return segments, StorageFile(path, fd, path.stat().st_size, direct)

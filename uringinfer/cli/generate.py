@@ -127,9 +127,10 @@ def _token_ids(text: str) -> list[int]:
     help="Go on with the conversation in this file; a prompt is its next turn, none just goes on.",
 )
 @click.option(
-    "--verify-reads",
-    is_flag=True,
-    help="Check the CRC32 of every segment and expert that is read; not of embedding rows read one by one.",
+    "--verify-reads/--no-verify-reads",
+    default=True,
+    show_default=True,
+    help="Check everything that is read against its CRC32 before it is used.",
 )
 @shared.pack_dir
 @shared.page

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from uringinfer.container.codebooks import check_codebooks
 from uringinfer.container.manifest import ALIGNMENT, Bank, Manifest, Segment, TensorPart
+from uringinfer.container.row_checksums import check_row_checksums
 from uringinfer.errors import EnvironmentError_, IntegrityError
 from uringinfer.kernels.formats import FORMATS
 from uringinfer.units import counted
@@ -30,6 +31,7 @@ def check_manifest(manifest: Manifest) -> None:
     for bank in manifest.banks:
         _check_bank(bank)
     check_codebooks(manifest)
+    check_row_checksums(manifest)
 
 
 def pointed_files(manifest: Manifest) -> Iterator[tuple[str, int]]:

@@ -16,7 +16,7 @@ from typing import Any
 from uringinfer.container.kind_errors import KindError
 from uringinfer.container.sharding import Sharding
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MANIFEST_NAME = "manifest.json"
 ALIGNMENT = 4096
 """Segments and records start at multiples of this and are padded to it."""

@@ -45,7 +45,7 @@ def read_manifest(data: bytes) -> Manifest:
     if version != FORMAT_VERSION:
         raise IntegrityError(
             f"{MANIFEST_NAME}: format version {version}, this program reads {FORMAT_VERSION}",
-            hint="use a matching uringinfer, or pack the checkpoint again",
+            hint="pack the checkpoint again, or use a matching uringinfer",
         )
     manifest = Manifest(
         format_version=version,

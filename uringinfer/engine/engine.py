@@ -23,6 +23,7 @@ from uringinfer.kernels import Kernels
 from uringinfer.models.base import Model
 from uringinfer.planning.memory import MemoryPlan
 from uringinfer.report import Phase, RunStatistics, Setup, Snapshot
+from uringinfer.residency.checker import ReadChecker
 from uringinfer.residency.expert_statistics import ExpertStatistics
 from uringinfer.residency.experts import ExpertCache
 from uringinfer.residency.timeline import PassTimeline, Timeline
@@ -53,6 +54,7 @@ class Engine:
         experts: ExpertCache | None,
         routing: RoutingLog | None,
         timeline: Timeline | None,
+        checker: ReadChecker | None,
         setup: Setup,
         notes: Sequence[str],
         load_seconds: float,
@@ -74,6 +76,7 @@ class Engine:
         self.routing = routing
         self._learned = ExpertStatistics()
         self._timeline = timeline
+        self._checker = checker
         self._resources = resources
 
     def session(self, context: int | None = None) -> Session:
@@ -176,8 +179,12 @@ class Engine:
             finish_reason=turn.finish_reason,
             seed=sampler.seed,
             stats=stats,
-            notes=[*self.notes, *turn.notes, *stats.warnings()],
+            notes=[*self.notes, *self._read_notes(), *turn.notes, *stats.warnings()],
         )
+
+    def _read_notes(self) -> list[str]:
+        """What was read damaged and was right when it was read again."""
+        return [] if self._checker is None else self._checker.notes
 
     def timeline(self, last: int) -> PassTimeline | None:
         """What a typical one of the `last` passes did when; None if the model was not loaded to record it."""
@@ -230,7 +237,8 @@ class Engine:
     def snapshot(self) -> Snapshot:
         """Counters and clock as they are now; `Phase.between` two of them is what happened meanwhile."""
         experts = None if self.experts is None else self.experts.statistics()
-        return Snapshot.take(self.trunk.statistics(), experts)
+        checks = None if self._checker is None else self._checker.statistics()
+        return Snapshot.take(self.trunk.statistics(), experts, checks)
 
     def __enter__(self) -> Self:
         return self

@@ -10,6 +10,7 @@ from uringinfer.container.container import Container
 from uringinfer.engine.routing_log import RoutingLog
 from uringinfer.models.base import Model
 from uringinfer.planning.cache import CachePlan, Curve, ExpertSizes, curve_of_usage
+from uringinfer.residency.checker import ReadChecker
 from uringinfer.residency.experts import ExpertCache
 from uringinfer.residency.policies import make_policy
 from uringinfer.residency.records import ExpertRecords
@@ -79,7 +80,7 @@ class ExpertFiles:
         *,
         policy: str,
         lookahead: int,
-        verify: bool,
+        checker: ReadChecker | None,
         poison: bool,
     ) -> tuple[ExpertCache, RoutingLog]:
         """The cache in its slots, empty, and the log that hears of its demands."""
@@ -92,7 +93,7 @@ class ExpertFiles:
             slots,
             make_policy(policy, layers, count),
             lookahead=lookahead,
-            verify=verify,
+            checker=checker,
             poison=poison,
             on_routed=log.routed,
         )

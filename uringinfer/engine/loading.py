@@ -15,9 +15,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from uringinfer.container.checksum import PROVIDER
 from uringinfer.container.codebooks import read_codebooks
 from uringinfer.container.container import Container
 from uringinfer.container.manifest import Segment
+from uringinfer.container.row_checksums import row_checksum_bytes
 from uringinfer.engine.codebook_memory import codebook_bytes
 from uringinfer.engine.engine import Engine
 from uringinfer.engine.expert_loading import (
@@ -30,6 +32,7 @@ from uringinfer.engine.expert_loading import (
 from uringinfer.engine.memory import carve_trunk, peak_resident_bytes, release_unused
 from uringinfer.engine.outputs import check_writable
 from uringinfer.engine.prompt import Prompter
+from uringinfer.engine.read_checks import open_checks
 from uringinfer.engine.routing_log import dense_model
 from uringinfer.engine.session import as_tokens, check_header, check_room
 from uringinfer.engine.session_file import SessionHeader
@@ -51,7 +54,6 @@ from uringinfer.planning.planner import Placement
 from uringinfer.report import Setup
 from uringinfer.residency.embedding import row_sizes
 from uringinfer.residency.policies import DEFAULT_POLICY
-from uringinfer.residency.ring import check_segment
 from uringinfer.residency.timeline import RecordingReader, Timeline
 from uringinfer.residency.trunk import Trunk
 from uringinfer.residency.usage import USAGE_FILE, USAGE_HINT
@@ -76,7 +78,8 @@ class LoadOptions:
     """How to load. `budget` None takes what the machine grants; `context` None takes `DEFAULT_CONTEXT`, or
     the model's if that is shorter. `all_logits` leaves room for the logits of every position of a chunk.
     `parallel` is how many conversations the memory has room for at once, each of `context` tokens; they may
-    share passes (`engine/batch.py`). `timeline` records what the last passes did when."""
+    share passes (`engine/batch.py`). `verify_reads` checks everything that is read before it is used.
+    `timeline` records what the last passes did when."""
 
     budget: int | None = None
     context: int | None = None
@@ -90,7 +93,7 @@ class LoadOptions:
     lookahead: int = DEFAULT_LOOKAHEAD
     all_logits: bool = False
     parallel: int = 1
-    verify_reads: bool = False
+    verify_reads: bool = True
     poison_slots: bool = False
     timeline: bool = False
 
@@ -178,7 +181,10 @@ class OpenModel:
         return ModelSizes.of_segments(
             segments,
             state_bytes=parallel * self.model.state_bytes(context),
-            scratch_bytes=self.model.scratch_bytes(chunk, context, parallel) + logits + codebooks,
+            scratch_bytes=self.model.scratch_bytes(chunk, context, parallel)
+            + logits
+            + codebooks
+            + row_checksum_bytes(segments),
             staging_bytes=rows.staging_bytes,
             row_bytes=rows.row_bytes,
             experts=expert_sizes(self.container, self.model),
@@ -288,6 +294,7 @@ class OpenModel:
             if timeline is not None:
                 reader = RecordingReader(reader, timeline)
             stack.callback(reader.close)
+            checker, row_checksums = open_checks(stack, reader, self.container, options.verify_reads)
             memory = carve_trunk(arena, self.container.segments, plan)
             cache = log = None
             if banks is not None and plan.cache is not None:
@@ -297,7 +304,7 @@ class OpenModel:
                     plan.cache,
                     policy=options.cache_policy,
                     lookahead=options.lookahead,
-                    verify=options.verify_reads,
+                    checker=checker,
                     poison=options.poison_slots,
                 )
                 stack.callback(cache.close)
@@ -307,7 +314,8 @@ class OpenModel:
                 reader,
                 self.kernels,
                 memory,
-                check=check_segment if options.verify_reads else None,
+                checker=checker,
+                row_checksums=row_checksums,
                 poison=options.poison_slots,
                 experts=cache,
                 timeline=timeline,
@@ -328,6 +336,7 @@ class OpenModel:
                 experts=cache,
                 routing=log,
                 timeline=timeline,
+                checker=checker,
                 setup=self._setup(options, plan, arena, file, reader, trunk),
                 notes=[
                     *self.prompter.notes,
@@ -380,6 +389,8 @@ class OpenModel:
             cache_bytes=plan.cache.nbytes if plan.cache else 0,
             cache_policy=options.cache_policy if plan.cache else None,
             lookahead=options.lookahead if plan.cache else 0,
+            verify_reads=options.verify_reads,
+            checksums=PROVIDER if options.verify_reads else None,
         )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from uringinfer.container.container import Container
+from uringinfer.container.small_files import check_small_files
 from uringinfer.engine.loading import OpenModel, Progress
 from uringinfer.engine.memory import peak_resident_bytes, warm_up
 from uringinfer.engine.prompt import Prompter
@@ -54,6 +55,7 @@ def open_model(
             notes.append(
                 f"{experts_per_token} experts per token instead of the model's {own}: this changes answers"
             )
+    check_small_files(container.path, container.manifest)
     kernels = open_kernels(native, threads)
     prompter = Prompter(container.path, chat_template)
     warm_up(kernels)

@@ -22,6 +22,7 @@ from uringinfer.container.checksum import crc32
 from uringinfer.container.codebooks import CODEBOOKS_NAME, STAGE_BYTES, pack_codebooks
 from uringinfer.container.kind_errors import KindError
 from uringinfer.container.manifest import ALIGNMENT, AuxiliaryFile, Manifest
+from uringinfer.container.row_checksums import ROW_CHECKSUMS_NAME, row_checksum_bytes
 from uringinfer.container.summary import bytes_by_format
 from uringinfer.errors import IntegrityError, UsageError
 from uringinfer.models import model_from_config
@@ -34,6 +35,7 @@ from uringinfer.packing.layout import Block, Layout, SegmentSize, make_layout
 from uringinfer.packing.parts import LayerRange, blocks_of_layers
 from uringinfer.packing.recipe import KEEP, Recipe
 from uringinfer.packing.reclaim import reclaim
+from uringinfer.packing.row_checksums import make_row_checksums
 from uringinfer.packing.runs import Run
 from uringinfer.packing.segments import round_up
 from uringinfer.packing.source import TensorSource
@@ -132,6 +134,7 @@ def pack(
         layout = make_layout(make_model(source.config), source, segment, recipe)
         auxiliary = dict(source.auxiliary_files())
         files = tuple(AuxiliaryFile(name, len(data), crc32(data)) for name, data in auxiliary.items())
+        files = (*files, AuxiliaryFile(ROW_CHECKSUMS_NAME, row_checksum_bytes(layout.manifest.segments), 0))
         if layout.codebooks:
             nbytes = STAGE_BYTES * sum(encoder.form.stages for encoder in layout.codebooks)
             files = (*files, AuxiliaryFile(CODEBOOKS_NAME, nbytes, 0))
@@ -153,6 +156,9 @@ def pack(
                 data = pack_codebooks([encoder.codebook() for encoder in layout.codebooks])
                 auxiliary[CODEBOOKS_NAME] = data
                 manifest = _with_checksum(manifest, CODEBOOKS_NAME, crc32(data))
+            data = make_row_checksums(job.staging.path / manifest.trunk_file, manifest)
+            auxiliary[ROW_CHECKSUMS_NAME] = data
+            manifest = _with_checksum(manifest, ROW_CHECKSUMS_NAME, crc32(data))
             for name, data in auxiliary.items():
                 job.staging.add(name, data)
             job.staging.commit(manifest.to_json())

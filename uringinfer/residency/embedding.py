@@ -4,22 +4,25 @@ A table is used a few rows at a time, so no pass streams it. A row that is not i
 windows around its bytes (one for each section of the format) into a small staging buffer; all rows of a call
 that fit there go to the reader in one batch, ahead of the trunk's own reads.
 
-Rows read on demand cannot be checked against a segment's CRC32, which covers all of its bytes.
+A segment's CRC32 covers all of its bytes, so rows read on demand are checked by blocks of 4096 bytes, whose
+checksums the container has for such segments (`container.row_checksums`).
 """
 
 from __future__ import annotations
 
 import bisect
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from uringinfer.container.manifest import ALIGNMENT, Segment
+from uringinfer.container.row_checksums import BLOCK_BYTES, Checksums
 from uringinfer.errors import ResidencyError, UsageError
 from uringinfer.kernels.formats import Weight, decode_rows, weight_format
+from uringinfer.residency.checker import ReadChecker
 from uringinfer.residency.order import Piece, Tensor, tensors_in_order
 from uringinfer.storage.direct import StorageFile
 from uringinfer.storage.reader import Bytes, Priority, Reader, ReadRequest
@@ -96,7 +99,8 @@ class EmbeddingRows:
     """Looks rows up in the tables of one trunk.
 
     `pinned(segment)` gives the bytes of a segment that is in memory, else None. `file_offset(segment)` is
-    where a segment starts in `file`. `staging` is aligned as the file asks.
+    where a segment starts in `file`. `staging` is aligned as the file asks. With a `checker`, `checksums` has
+    those of the blocks of every segment, by its number, that may be read here.
     """
 
     def __init__(
@@ -107,13 +111,19 @@ class EmbeddingRows:
         *,
         pinned: Callable[[int], Bytes | None],
         file_offset: Callable[[int], int],
+        checker: ReadChecker | None = None,
+        checksums: Mapping[int, Checksums] | None = None,
     ) -> None:
         self._reader = reader
         self._file = file
         self._staging = staging
         self._pinned = pinned
         self._file_offset = file_offset
+        self._checker = checker
+        self._checksums = checksums or {}
         self._align = max(1, file.direct.offset_align, file.direct.mem_align)
+        if checker is not None:
+            self._align = max(self._align, BLOCK_BYTES)
         self.bytes_read = 0
         self.wait_seconds = 0.0
 
@@ -175,7 +185,24 @@ class EmbeddingRows:
         self.bytes_read += filled
         arrived = iter(requests)
         for position, piece, block in batch:
-            sections = [next(arrived).destination[window.start : window.stop] for window in block.windows]
+            windows = [(next(arrived), window) for window in block.windows]
+            if self._checker is not None:
+                for request, _ in windows:
+                    self._check(self._checker, piece, block.row, request)
+            sections = [request.destination[window.start : window.stop] for request, window in windows]
             packed = weight_format(piece.format).join(block.rows, piece.cols, sections)
             weight = Weight(piece.format, block.rows, piece.cols, packed, piece.codebook)
             out[position] = decode_rows(weight, np.array([block.row - block.first]))[0]
+
+    def _check(self, checker: ReadChecker, piece: Piece, row: int, request: ReadRequest) -> None:
+        """Raises IntegrityError, naming the row, if what `request` brought is not what was packed."""
+        checksums = self._checksums.get(piece.segment)
+        if checksums is None:
+            raise ResidencyError(
+                f"rows of segment {piece.segment} are read, and it has no checksums for them"
+            )
+        first = (request.offset - self._file_offset(piece.segment)) // BLOCK_BYTES
+        expected = checksums[first : first + request.destination.size // BLOCK_BYTES].tolist()
+        checker.confirm_blocks(
+            f"row {piece.row_start + row} of an embedding table", request, expected, BLOCK_BYTES
+        )

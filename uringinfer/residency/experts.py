@@ -23,10 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uringinfer.errors import IntegrityError, ResidencyError
+from uringinfer.residency.checker import ReadChecker
 from uringinfer.residency.expert_statistics import COUNTED_AS, ExpertStatistics
 from uringinfer.residency.lease import POISON, Lease, Slot
 from uringinfer.residency.lookahead import Lookahead
 from uringinfer.residency.policies import ExpertKey, Policy
+from uringinfer.residency.record_checks import RecordChecks
 from uringinfer.residency.records import ExpertRecords, ExpertWeights
 from uringinfer.residency.turn import Resident, Turn
 from uringinfer.storage.reader import Bytes, Priority, Reader
@@ -50,8 +52,8 @@ OnRouted = Callable[[int, Ids], None]
 class ExpertCache:
     """The routed experts of one model. `lookahead` is how many experts of the next layer are guessed.
 
-    `verify` checks the CRC32 of every record that was read; `poison` overwrites a slot when its expert goes;
-    `on_routed` hears of every demand.
+    `checker` checks every record that was read, before it is used; `poison` overwrites a slot when its expert
+    goes; `on_routed` hears of every demand.
     """
 
     def __init__(
@@ -62,16 +64,16 @@ class ExpertCache:
         policy: Policy,
         *,
         lookahead: int = 0,
-        verify: bool = False,
+        checker: ReadChecker | None = None,
         poison: bool = False,
         on_routed: OnRouted | None = None,
     ) -> None:
         self.lookahead = lookahead
         self.on_routed = on_routed
+        self.checks = RecordChecks(records, checker)
         self._records = records
         self._reader = reader
         self._policy = policy
-        self._verify = verify
         self._poison = poison
         if not slots:
             raise ResidencyError("an expert cache needs at least one slot")
@@ -322,6 +324,7 @@ class ExpertCache:
         self._bytes[COUNTED_AS[priority]] += sum(request.destination.size for request in requests)
         for entry, ticket in zip(entries, self._reader.submit_each(requests), strict=True):
             entry.slot.ticket = ticket
+            self.checks.began(entry)
             entry.failed = False
             self._pinned.add(entry.key)
 
@@ -333,15 +336,14 @@ class ExpertCache:
         began, waits = time.perf_counter(), not ticket.done
         try:
             self._reader.wait(ticket)
-            if self._verify:
-                self._records.check(entry.key, entry.slot.memory[: self._records.nbytes(entry.key[0])])
+            if waits:
+                self._wait_seconds += time.perf_counter() - began
+            self.checks.confirm(entry)
         except IntegrityError:
             entry.failed = True
-            entry.slot.ticket = None
+            self.checks.over(entry)
             raise
-        entry.slot.ticket = None
-        if waits:
-            self._wait_seconds += time.perf_counter() - began
+        self.checks.over(entry)
 
     def _let_go(self, entry: Resident) -> None:
         """The policy may choose `entry` again, at once or when its read is over."""
@@ -386,7 +388,7 @@ class ExpertCache:
         self._missing[entry.key[0]] += 1
         self._policy.discard(entry.key)
         self._pinned.discard(entry.key)
-        entry.slot.ticket = None
+        self.checks.over(entry)
         self._free.append(entry.slot)
         return True
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from uringinfer.errors import ResidencyError
+from uringinfer.residency.checker import Started
 from uringinfer.storage.reader import Bytes, Ticket
 
 POISON = 0xFF
@@ -17,13 +18,15 @@ POISON = 0xFF
 
 
 class Slot:
-    """A piece of memory that holds one thing after another. `ticket` is the read that fills it, if any."""
+    """A piece of memory that holds one thing after another. `ticket` is the read that fills it, if any, and
+    `check` the checksum of what it brought, if that is being computed."""
 
-    __slots__ = ("generation", "leased", "memory", "ticket")
+    __slots__ = ("check", "generation", "leased", "memory", "ticket")
 
     def __init__(self, memory: Bytes) -> None:
         self.memory = memory
         self.ticket: Ticket | None = None
+        self.check: Started | None = None
         self.generation = 0
         self.leased = False
 

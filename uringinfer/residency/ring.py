@@ -14,34 +14,26 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from uringinfer.container.checksum import crc32
 from uringinfer.container.manifest import Segment
 from uringinfer.errors import IntegrityError, ResidencyError
+from uringinfer.residency.checker import ReadChecker
 from uringinfer.residency.lease import POISON, Lease, Slot
 from uringinfer.storage.direct import StorageFile
 from uringinfer.storage.reader import Bytes, Priority, Reader, ReadRequest, Ticket
 
-Check = Callable[[Segment, Bytes], None]
-"""Raises IntegrityError if the bytes are not the segment's."""
 
-
-def check_segment(segment: Segment, data: Bytes) -> None:
-    """The check that compares the CRC32. Raises IntegrityError naming the segment."""
-    found = crc32(data, 0)
-    if found != segment.crc32:
-        raise IntegrityError(
-            f"segment '{segment.name}' of the trunk: checksum mismatch ({found:08x} instead of"
-            f" {segment.crc32:08x})",
-            hint="find every damaged part with 'uringinfer verify'",
-        )
+def check_segment(checker: ReadChecker, segment: Segment, request: ReadRequest, slot: Slot) -> None:
+    """Checks what `request` brought into `slot`. Raises IntegrityError naming the segment."""
+    started, slot.check = slot.check, None
+    checker.confirm(f"segment '{segment.name}' of the trunk", request, segment.crc32, started)
 
 
 class SegmentRing:
     """Streams `segments` of `file` cyclically through `slots`, each as large as the largest segment.
 
-    `check` is called when a segment has arrived and before it is leased. `poison` overwrites a slot as soon
+    `checker` checks a segment when it has arrived and before it is leased. `poison` overwrites a slot as soon
     as its lease is over, so that a view which outlives its slot gives NaN instead of stale weights.
     """
 
@@ -52,7 +44,7 @@ class SegmentRing:
         segments: Sequence[Segment],
         slots: Sequence[Bytes],
         *,
-        check: Check | None = None,
+        checker: ReadChecker | None = None,
         poison: bool = False,
     ) -> None:
         largest = max((segment.nbytes for segment in segments), default=0)
@@ -64,7 +56,7 @@ class SegmentRing:
         self._file = file
         self._segments = tuple(segments)
         self._slots = [Slot(memory) for memory in slots]
-        self._check = check
+        self._checker = checker
         self._poison = poison
         self._taken = 0
         self.wait_seconds = 0.0
@@ -98,11 +90,21 @@ class SegmentRing:
             began = time.perf_counter()
             self._reader.wait(ticket)
             self.wait_seconds += time.perf_counter() - began
-        if self._check is not None:
-            self._check(segment, slot.memory[: segment.nbytes])
+        if self._checker is not None:
+            check_segment(self._checker, segment, self._request(segment, slot), slot)
         slot.ticket = None
         self._taken += 1
         return Lease(segment.name, slot, segment.nbytes, lambda: self._recycle(number))
+
+    def poll(self) -> None:
+        """Begins to check what has arrived while something else is computed."""
+        if self._checker is None:
+            return
+        for number in range(self._taken, self._taken + len(self._slots)):
+            slot = self._slots[number % len(self._slots)]
+            if slot.ticket is not None and slot.ticket.done and slot.check is None:
+                segment = self._segments[number % len(self._segments)]
+                slot.check = self._checker.start(slot.memory[: segment.nbytes])
 
     def restart(self) -> None:
         """Goes back to the first segment, after a pass was abandoned; leases still open are over."""
@@ -118,6 +120,9 @@ class SegmentRing:
                 with contextlib.suppress(IntegrityError):
                     self._reader.wait(slot.ticket)
                 slot.ticket = None
+            if slot.check is not None:
+                slot.check.result()
+                slot.check = None
             if slot.leased:
                 slot.expire()
 
@@ -129,9 +134,11 @@ class SegmentRing:
     def _submit(self, number: int) -> Ticket:
         segment = self._segments[number % len(self._segments)]
         slot = self._slots[number % len(self._slots)]
-        request = ReadRequest(self._file, segment.offset, slot.memory[: segment.nbytes], Priority.TRUNK)
-        slot.ticket = self._reader.submit([request])
+        slot.ticket = self._reader.submit([self._request(segment, slot)])
         return slot.ticket
+
+    def _request(self, segment: Segment, slot: Slot) -> ReadRequest:
+        return ReadRequest(self._file, segment.offset, slot.memory[: segment.nbytes], Priority.TRUNK)
 
     def _recycle(self, number: int) -> None:
         if self._poison:

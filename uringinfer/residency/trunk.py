@@ -16,14 +16,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from uringinfer.container.manifest import Segment
+from uringinfer.container.row_checksums import Checksums
 from uringinfer.errors import Interrupted, ResidencyError
 from uringinfer.kernels import Kernels
+from uringinfer.residency.checker import ReadChecker
 from uringinfer.residency.embedding import EmbeddingRows
 from uringinfer.residency.experts import ExpertCache
 from uringinfer.residency.lease import Lease, Slot
 from uringinfer.residency.order import Floats, Tensor, tensors_in_order
 from uringinfer.residency.passes import TrunkPass
-from uringinfer.residency.ring import Check, SegmentRing
+from uringinfer.residency.ring import SegmentRing, check_segment
 from uringinfer.residency.timeline import Timeline
 from uringinfer.storage.direct import StorageFile
 from uringinfer.storage.reader import Bytes, Priority, Reader, ReadRequest, Ticket
@@ -78,7 +80,8 @@ class TrunkStatistics:
 class Trunk:
     """The segments of one container, in memory and on their way there.
 
-    `check` is called with every segment that was read, before it is used; `poison` makes views that outlive
+    `checker` checks every segment that was read, and by `row_checksums` (of segments by number) every row
+    that was read on demand, before they are used; `poison` makes views that outlive
     their slot give NaN; `experts` is what a pass hands to models that have routed experts; `timeline` hears
     of passes and segments; `codebooks` are those that tensors need, by their names.
     """
@@ -91,7 +94,8 @@ class Trunk:
         kernels: Kernels,
         memory: TrunkMemory,
         *,
-        check: Check | None = None,
+        checker: ReadChecker | None = None,
+        row_checksums: Mapping[int, Checksums] | None = None,
         poison: bool = False,
         experts: ExpertCache | None = None,
         timeline: Timeline | None = None,
@@ -101,7 +105,7 @@ class Trunk:
         self._file = file
         self._reader = reader
         self._kernels = kernels
-        self._check = check
+        self._checker = checker
         self._experts = experts
         self._timeline = timeline
         tensors = tensors_in_order(segments, codebooks)
@@ -109,9 +113,15 @@ class Trunk:
         self._order = tuple(t for t in tensors if self._segments[t.pieces[0].segment].streamed)
         self._pinned = {number: Slot(region) for number, region in memory.pinned.items()}
         streaming = [s for number, s in enumerate(segments) if s.streamed and number not in self._pinned]
-        self._ring = SegmentRing(reader, file, streaming, memory.slots, check=check, poison=poison)
+        self._ring = SegmentRing(reader, file, streaming, memory.slots, checker=checker, poison=poison)
         self._embeddings = EmbeddingRows(
-            reader, file, memory.staging, pinned=self._pinned_bytes, file_offset=lambda n: segments[n].offset
+            reader,
+            file,
+            memory.staging,
+            pinned=self._pinned_bytes,
+            file_offset=lambda n: segments[n].offset,
+            checker=checker,
+            checksums=row_checksums,
         )
         self._is_ring_current = False
         self._in_pass = False
@@ -144,8 +154,8 @@ class Trunk:
             number, ticket = in_flight.popleft()
             self._reader.wait(ticket)
             segment = self._segments[number]
-            if self._check is not None:
-                self._check(segment, self._pinned[number].memory[: segment.nbytes])
+            if self._checker is not None:
+                check_segment(self._checker, segment, self._pinned_request(number), self._pinned[number])
             done += segment.nbytes
             if progress is not None:
                 progress(done, total)
@@ -170,7 +180,7 @@ class Trunk:
             self._tables,
             self._embeddings,
             self._take,
-            self._reader.poll,
+            self._poll,
             self._experts,
         )
         self._in_pass = True
@@ -219,9 +229,20 @@ class Trunk:
         self._pinned.clear()
 
     def _submit_pinned(self, number: int) -> Ticket:
+        return self._reader.submit([self._pinned_request(number)])
+
+    def _pinned_request(self, number: int) -> ReadRequest:
         segment = self._segments[number]
         destination = self._pinned[number].memory[: segment.nbytes]
-        return self._reader.submit([ReadRequest(self._file, segment.offset, destination, Priority.TRUNK)])
+        return ReadRequest(self._file, segment.offset, destination, Priority.TRUNK)
+
+    def _poll(self) -> None:
+        """Keeps reads moving, and checks of what has arrived."""
+        self._reader.poll()
+        if self._checker is not None:
+            self._ring.poll()
+            if self._experts is not None:
+                self._experts.checks.poll()
 
     def _restart_ring(self) -> None:
         self._ring.restart()
