@@ -16,7 +16,8 @@ from uringinfer.doctor.read_clock import clock_latency, clock_reads
 from uringinfer.engine.compute_clock import clock_compute
 from uringinfer.engine.engine import Engine
 from uringinfer.engine.generation import Generation, GenerationOptions, Listener
-from uringinfer.engine.loading import DEFAULT_CHUNK, DEFAULT_LOOKAHEAD, LoadOptions, OpenModel, Progress
+from uringinfer.engine.load_options import DEFAULT_CHUNK, DEFAULT_LOOKAHEAD, LoadOptions
+from uringinfer.engine.loading import OpenModel, Progress
 from uringinfer.engine.logits_file import LogitsFile
 from uringinfer.engine.opening import Announce, open_model, open_to_plan
 from uringinfer.engine.outlook import Choice, Outlook, choices_of, outlook_of, sweep

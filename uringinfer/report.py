@@ -224,6 +224,7 @@ class Setup:
     verify_reads: bool = False
     checksums: str | None = None
     """The library that checks reads, if they are checked."""
+    snapshots: int = 0
 
     @property
     def hit_rate(self) -> float:

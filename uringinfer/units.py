@@ -63,3 +63,17 @@ def format_rate(bytes_per_second: float) -> str:
 def counted(number: int, noun: str) -> str:
     """ "1 byte", "2 bytes": for nouns whose plural is an s."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def as_bytes(size: int | str | None, what: str = "the size") -> int | None:
+    """The bytes of a size that somebody gave: a number of them, or text as `parse_size` takes it; None stays.
+
+    Raises UsageError, naming `what`, for anything else.
+    """
+    if size is None:
+        return None
+    if isinstance(size, str):
+        return parse_size(size)
+    if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+        raise UsageError(f"{what} is {size!r}, which is no size", hint="give bytes, or text such as '8G'")
+    return size

@@ -7,6 +7,7 @@ import struct
 
 import numpy as np
 import pytest
+from tiny_models import Containers, write_tiny_checkpoint
 
 from uringinfer.engine.generation import GenerationOptions
 from uringinfer.engine.loading import LoadOptions
@@ -20,7 +21,15 @@ GREEDY = GenerationOptions(max_tokens=8, ignore_eos=True)
 SAMPLED = dataclasses.replace(
     GREEDY, sampling=SamplingOptions(temperature=1.0, repeat_penalty=1.3, repeat_window=-1, seed=7)
 )
-HEADER = SessionHeader("0123456789abcdef", "llama", (5, 6, 7), 2, seed=10**30, draws=4)
+HEADER = SessionHeader(
+    "0123456789abcdef",
+    "llama",
+    (5, 6, 7),
+    2,
+    seed=10**30,
+    draws=4,
+    messages=({"role": "user", "content": "why"},),
+)
 
 
 @pytest.fixture(scope="module")
@@ -78,15 +87,26 @@ def test_the_file_holds_the_positions_fed_and_not_the_whole_context(engine, tmp_
     assert sizes[0] == sizes[1]
 
 
-def test_a_session_of_another_model_is_refused(engine, packed, tmp_path):
+def test_a_session_of_another_model_is_refused(engine, tmp_path):
     session = engine.session()
     session.feed(PROMPT)
     session.save(tmp_path / "s")
+    other = Containers(write_tiny_checkpoint(tmp_path / "checkpoint", seed=4), tmp_path)()
     with (
-        open_model(packed("layer")).load(LoadOptions(context=64, chunk=8)) as other,
+        open_model(other).load(LoadOptions(context=64, chunk=8)) as engine_of_another,
         pytest.raises(UsageError, match="is a conversation with another model"),
     ):
-        other.load_session(tmp_path / "s")
+        engine_of_another.load_session(tmp_path / "s")
+
+
+def test_a_session_goes_on_with_the_same_model_in_other_segments(engine, packed, tmp_path):
+    session = engine.session()
+    first = engine.generate(PROMPT, GREEDY, session=session)
+    session.save(tmp_path / "s")
+    with open_model(packed("layer")).load(LoadOptions(context=64, chunk=8)) as other:
+        restored = other.load_session(tmp_path / "s")
+        second = other.generate([], GREEDY, session=restored).tokens
+    assert first.tokens + second == engine.generate(PROMPT, twice(GREEDY)).tokens
 
 
 def test_a_session_longer_than_the_context_is_refused(engine, tmp_path):
@@ -154,11 +174,13 @@ def test_flipped_bits_and_cuts_anywhere_are_found(tmp_path):
         ({"seed": 5}, "is not a string"),
         ({"draws": -1}, "is not between"),
         ({"more": 1}, "unknown key"),
+        ({"messages": "hi"}, "is not a list"),
+        ({"messages": [{"content": "hi"}]}, "is no message"),
     ],
 )
 def test_a_header_is_hostile_input(tmp_path, change, problem):
     text = json.dumps(HEADER.to_json() | {"arrays": []} | change).encode()
-    (tmp_path / "s").write_bytes(struct.pack("<8sII", b"uringses", 1, len(text)) + text)
+    (tmp_path / "s").write_bytes(struct.pack("<8sII", b"uringses", 2, len(text)) + text)
     with pytest.raises(IntegrityError, match=problem):
         read_header(tmp_path / "s")
 
@@ -171,8 +193,8 @@ def test_arrays_of_another_shape_are_refused_by_name(tmp_path):
 
 
 def test_another_version_and_another_file_are_told_apart(tmp_path):
-    (tmp_path / "s").write_bytes(struct.pack("<8sII", b"uringses", 2, 0))
-    with pytest.raises(IntegrityError, match="of version 2, this program reads 1"):
+    (tmp_path / "s").write_bytes(struct.pack("<8sII", b"uringses", 3, 0))
+    with pytest.raises(IntegrityError, match="of version 3, this program reads 2"):
         read_header(tmp_path / "s")
     (tmp_path / "s").write_bytes(b"{}")
     with pytest.raises(IntegrityError, match="is no saved session"):

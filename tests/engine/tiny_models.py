@@ -32,10 +32,12 @@ MOE = {
 END = "<|im_end|>"
 
 
-def write_tiny_checkpoint(directory: Path, *, tokenizer: bool = True, **changes: object) -> Path:
+def write_tiny_checkpoint(
+    directory: Path, *, tokenizer: bool = True, seed: int = 3, **changes: object
+) -> Path:
     """A llama of random bf16 weights; `changes` go to `llama_config`."""
     config = llama_config(**(TINY | changes))
-    write_checkpoint(directory, config, llama_tensors(config), seed=3)
+    write_checkpoint(directory, config, llama_tensors(config), seed=seed)
     if tokenizer:
         (directory / "tokenizer.json").write_text(json.dumps(byte_level()))
         settings = {"eos_token": END, "chat_template": CHAT_TEMPLATE}

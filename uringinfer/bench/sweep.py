@@ -17,7 +17,7 @@ from typing import Any
 
 from uringinfer.bench.measure import Measurement, Progress, measure
 from uringinfer.bench.workload import Workload
-from uringinfer.engine.loading import DEFAULT_CHUNK, DEFAULT_LOOKAHEAD, LoadOptions
+from uringinfer.engine.load_options import DEFAULT_CHUNK, DEFAULT_LOOKAHEAD, LoadOptions
 from uringinfer.engine.memory import peak_resident_bytes
 from uringinfer.engine.opening import open_model
 from uringinfer.errors import BudgetError, EnvironmentError_, UringinferError

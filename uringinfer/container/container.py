@@ -6,12 +6,18 @@ Opening reads manifest.json and looks at the sizes of the files beside it; it re
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from uringinfer.container.manifest import Bank, Manifest, Segment, TensorPart
 from uringinfer.container.manifest_reader import load_manifest
+from uringinfer.container.row_checksums import ROW_CHECKSUMS_NAME
+
+_SAMPLE = 16
+"""Bytes at either end of a tensor that its model is known by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +101,32 @@ class Container:
     def bank_bytes(self) -> int:
         """Bytes of all routed experts."""
         return sum(bank.num_experts * bank.record_bytes for bank in self.manifest.banks)
+
+    @cached_property
+    def identity(self) -> str:
+        """16 hex digits of the model itself: its family, its tensors with their formats, the files beside
+        them and a sample of the weights, however the trunk is cut into segments or sharded.
+
+        Reads the first and the last bytes of every tensor of the trunk. Raises OSError if it cannot.
+        """
+        manifest = self.manifest
+        digest = hashlib.sha256(json.dumps([manifest.family, manifest.config], sort_keys=True).encode())
+        with self.trunk_path.open("rb") as file:
+            for name in sorted(self._placements):
+                first, last = self._placements[name][0], self._placements[name][-1]
+                digest.update(json.dumps([name, first.part.format, first.part.shape]).encode())
+                for start in (first.file_offset, last.file_offset + max(0, last.part.nbytes - _SAMPLE)):
+                    file.seek(start)
+                    digest.update(file.read(min(_SAMPLE, first.part.nbytes)))
+        for bank in manifest.banks:
+            parts = [(part.name, part.format, part.shape) for part in bank.parts]
+            digest.update(json.dumps([bank.layer, bank.num_experts, parts]).encode())
+            digest.update(repr(bank.crc32).encode())
+        for auxiliary in manifest.files:
+            if auxiliary.name == ROW_CHECKSUMS_NAME:
+                continue  # of rows, by how the tables are cut
+            digest.update(repr((auxiliary.name, auxiliary.crc32)).encode())
+        return digest.hexdigest()[:16]
 
     @property
     def fingerprint(self) -> str:

@@ -157,6 +157,13 @@ class Fields:
             self.fail(key, f"{_shown(value)} is not a list")
         return value
 
+    def optional_items(self, key: str) -> list[Any] | None:
+        """A list, or null."""
+        if self._values.get(key, "") is None:
+            self._take(key)
+            return None
+        return self.items(key)
+
     def mapping(self, key: str) -> Mapping[str, Any]:
         value = self._take(key)
         if type(value) is not dict:

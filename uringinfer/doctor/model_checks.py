@@ -16,7 +16,7 @@ from uringinfer.container.manifest import MANIFEST_NAME
 from uringinfer.container.verifier import verify
 from uringinfer.doctor.findings import Finding, note, ok, problem
 from uringinfer.doctor.read_clock import BLOCK_BYTES, clock_reads
-from uringinfer.engine.loading import LoadOptions
+from uringinfer.engine.load_options import LoadOptions
 from uringinfer.engine.opening import open_model
 from uringinfer.errors import UringinferError, UsageError
 from uringinfer.models import model_from_config

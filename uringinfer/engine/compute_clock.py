@@ -168,9 +168,7 @@ def _take_turns(
     context = min(_CONTEXT, model.max_context)
     began, is_warm = clock(), False
     while True:
-        sessions = [
-            Session(passes.model, passes.trunk, container.fingerprint, context, 1) for passes in kinds
-        ]
+        sessions = [Session(passes.model, passes.trunk, container, context, 1) for passes in kinds]
         for token in tokens.integers(model.vocab_size, size=context):
             for session, passes in zip(sessions, kinds, strict=True):
                 passes.step(session, int(token), clock)

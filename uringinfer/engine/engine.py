@@ -92,7 +92,12 @@ class Engine:
                 hint="load the model with a longer context",
             )
         return Session(
-            self.model, self.trunk, self.container.fingerprint, context or planned, self.setup.chunk
+            self.model,
+            self.trunk,
+            self.container,
+            context or planned,
+            self.setup.chunk,
+            self.setup.snapshots,
         )
 
     def load_session(self, path: Path | str, context: int | None = None) -> Session:

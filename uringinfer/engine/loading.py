@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from uringinfer.container.checksum import PROVIDER
@@ -29,6 +29,7 @@ from uringinfer.engine.expert_loading import (
     learned_usage,
     usage_curve,
 )
+from uringinfer.engine.load_options import CONTEXT_STEP, DEFAULT_CONTEXT, LoadOptions
 from uringinfer.engine.memory import carve_trunk, peak_resident_bytes, release_unused
 from uringinfer.engine.outputs import check_writable
 from uringinfer.engine.prompt import Prompter
@@ -36,7 +37,7 @@ from uringinfer.engine.read_checks import open_checks
 from uringinfer.engine.routing_log import dense_model
 from uringinfer.engine.session import as_tokens, check_header, check_room
 from uringinfer.engine.session_file import SessionHeader
-from uringinfer.errors import UsageError
+from uringinfer.errors import BudgetError, UsageError
 from uringinfer.kernels import Kernels
 from uringinfer.models.base import Model
 from uringinfer.planning.grants import granted
@@ -50,52 +51,17 @@ from uringinfer.planning.memory import (
     shares_note,
 )
 from uringinfer.planning.neighbours import Announcement
-from uringinfer.planning.planner import Placement
 from uringinfer.report import Setup
 from uringinfer.residency.embedding import row_sizes
-from uringinfer.residency.policies import DEFAULT_POLICY
 from uringinfer.residency.timeline import RecordingReader, Timeline
 from uringinfer.residency.trunk import Trunk
 from uringinfer.residency.usage import USAGE_FILE, USAGE_HINT
 from uringinfer.storage.arena import Arena
 from uringinfer.storage.direct import StorageFile, open_file
-from uringinfer.storage.reader import DEFAULT_QUEUE_DEPTH, Reader, ReaderKind, open_reader
+from uringinfer.storage.reader import DEFAULT_QUEUE_DEPTH, Reader, open_reader
 
 Progress = Callable[[str, int, int], None]
 """Called with what is going on ("packing", "loading"), bytes done, bytes in all."""
-
-DEFAULT_CHUNK = 128
-"""Tokens of the prompt fed in one pass over the weights."""
-DEFAULT_CONTEXT = 4096
-DEFAULT_LOOKAHEAD = 6
-"""Experts of the next layer that a decode step guesses."""
-CONTEXT_STEP = 256
-"""A context derived from a prompt is rounded up to a multiple of this."""
-
-
-@dataclass(frozen=True, slots=True)
-class LoadOptions:
-    """How to load. `budget` None takes what the machine grants; `context` None takes `DEFAULT_CONTEXT`, or
-    the model's if that is shorter. `all_logits` leaves room for the logits of every position of a chunk.
-    `parallel` is how many conversations the memory has room for at once, each of `context` tokens; they may
-    share passes (`engine/batch.py`). `verify_reads` checks everything that is read before it is used.
-    `timeline` records what the last passes did when."""
-
-    budget: int | None = None
-    context: int | None = None
-    chunk: int = DEFAULT_CHUNK
-    io: ReaderKind = "auto"
-    placement: Placement = "spread"
-    ring_slots: int = 2
-    trunk_budget: int | None = None
-    cache_budget: int | None = None
-    cache_policy: str = DEFAULT_POLICY
-    lookahead: int = DEFAULT_LOOKAHEAD
-    all_logits: bool = False
-    parallel: int = 1
-    verify_reads: bool = True
-    poison_slots: bool = False
-    timeline: bool = False
 
 
 class OpenModel:
@@ -154,7 +120,7 @@ class OpenModel:
         fed = unfed = 0
         if saved is not None:
             path, header = saved
-            check_header(path, header, self.model.family, self.container.fingerprint, context)
+            check_header(path, header, self.model.family, self.container, context)
             fed, unfed = header.length, len(header.ids) - header.length
         if ids or saved is None:
             as_tokens(ids, self.model.vocab_size)
@@ -171,16 +137,18 @@ class OpenModel:
         *,
         all_logits: bool = False,
         parallel: int = 1,
+        snapshots: int = 0,
         segments: Sequence[Segment] | None = None,
     ) -> ModelSizes:
         """What the model needs at this context and chunk, for the planner; `segments` as in `plan`."""
         segments = segments or self.container.segments
         rows = row_sizes(segments)
         logits = 4 * chunk * self.model.vocab_size if all_logits else 0
+        kept = snapshots * self.model.snapshot_bytes(context)
         codebooks = codebook_bytes(self.container.manifest, self.kernels, chunk)
         return ModelSizes.of_segments(
             segments,
-            state_bytes=parallel * self.model.state_bytes(context),
+            state_bytes=parallel * (self.model.state_bytes(context) + kept),
             scratch_bytes=self.model.scratch_bytes(chunk, context, parallel)
             + logits
             + codebooks
@@ -220,7 +188,12 @@ class OpenModel:
                 raise UsageError(f"{what} of {count} {of} cannot be fed", hint="give 1 or more")
         chunk = self.chunk(options)
         sizes = self.sizes(
-            context, chunk, all_logits=options.all_logits, parallel=options.parallel, segments=segments
+            context,
+            chunk,
+            all_logits=options.all_logits,
+            parallel=options.parallel,
+            snapshots=options.snapshots,
+            segments=segments,
         )
         interpreter = resident_bytes() if interpreter_bytes is None else interpreter_bytes
         budget = options.budget
@@ -274,7 +247,7 @@ class OpenModel:
         release_unused()
         budget, grant_notes = granted(options.budget, Machine.read())
         options = replace(options, budget=budget)
-        plan = self.plan(options)
+        options, plan = self._plan_with_snapshots(options)
         note = shares_note(plan, options.trunk_budget, options.cache_budget)
         grant_notes += [note] if note else []
         codebooks = read_codebooks(self.container.path, self.container.manifest)
@@ -353,6 +326,16 @@ class OpenModel:
                 resources=stack.pop_all(),
             )
 
+    def _plan_with_snapshots(self, options: LoadOptions) -> tuple[LoadOptions, MemoryPlan]:
+        """The plan, and the options with as many of their snapshots as the budget has room for."""
+        while True:
+            try:
+                return options, self.plan(options)
+            except BudgetError:
+                if not options.snapshots:
+                    raise
+                options = replace(options, snapshots=options.snapshots - 1)
+
     def _setup(
         self,
         options: LoadOptions,
@@ -391,6 +374,7 @@ class OpenModel:
             lookahead=options.lookahead if plan.cache else 0,
             verify_reads=options.verify_reads,
             checksums=PROVIDER if options.verify_reads else None,
+            snapshots=options.snapshots,
         )
 
 

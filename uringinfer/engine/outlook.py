@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 from uringinfer.container.manifest import Segment
-from uringinfer.engine.loading import LoadOptions, OpenModel
+from uringinfer.engine.load_options import LoadOptions
+from uringinfer.engine.loading import OpenModel
 from uringinfer.errors import BudgetError
 from uringinfer.planning.machine import Machine
 from uringinfer.planning.memory import MemoryPlan

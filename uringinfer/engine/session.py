@@ -7,7 +7,7 @@ on from there as if it had never ended (`engine/session_file.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from uringinfer.container.container import Container
 from uringinfer.engine.session_file import SessionHeader, read_header, read_session, write_session
+from uringinfer.engine.snapshots import Snapshots
 from uringinfer.errors import UsageError
 from uringinfer.models.base import Floats, Model, Span
 from uringinfer.residency.trunk import Trunk
@@ -64,11 +66,15 @@ class Session:
     of the sampler that picked, and how many numbers it drew.
     """
 
-    def __init__(self, model: Model, trunk: Trunk, fingerprint: str, context: int, chunk: int) -> None:
+    def __init__(
+        self, model: Model, trunk: Trunk, container: Container, context: int, chunk: int, snapshots: int = 0
+    ) -> None:
+        """`snapshots`: how many places to go back to are kept, see `mark`."""
         self._model = model
         self._trunk = trunk
-        self._fingerprint = fingerprint
+        self._container = container
         self._chunk = chunk
+        self._snapshots = Snapshots(snapshots)
         self._state = model.new_state(context)
         self.is_whole = True
         self.fed: list[int] = []
@@ -102,7 +108,8 @@ class Session:
         Logits are float32 [tokens of the chunk, vocab] if `all_logits`, else [1, vocab] of its last token.
         Raises UsageError if `ids` is empty, holds no token of the model, or does not fit into the context;
         Interrupted if the engine was asked to stop. A pass that did not end is taken back, so that the
-        session can go on; where the model has a recurrent state it cannot be, and the session refuses to.
+        session can go on; where the model has a recurrent state it cannot be, and the session refuses to,
+        until `rewind` has taken it to a mark.
         """
         tokens = as_tokens(ids, self._model.vocab_size)
         self.check_room(len(tokens))
@@ -150,8 +157,30 @@ class Session:
         logits: Floats = self.feed([token])[-1]
         return logits
 
-    def save(self, path: Path | str) -> None:
-        """Writes the conversation to `path`, in one step.
+    def mark(self) -> None:
+        """Makes where the session is now a place that `rewind` can go back to, if its state needs that."""
+        if self.is_whole and self.last_logits is not None:
+            self._snapshots.take(self._state, self.last_logits)
+
+    def rewind(self, length: int) -> int:
+        """Goes back to `length` positions; where a recurrent state or a window cannot, to the nearest mark
+        before, or to the beginning. Returns the positions that are left; the session is whole again."""
+        length = min(length, self.length)
+        if self.is_whole and length == self.length:
+            return length
+        self._state.length = length
+        if not (self.is_whole and self._state.can_rewind):
+            self._snapshots.restore(self._state, length)
+        self._snapshots.forget_behind(self.length)
+        mark = self._snapshots.at(self.length)
+        self.fed = self.fed[: self.length]
+        self.chosen = None
+        self.last_logits = None if mark is None else mark.logits.copy()
+        self.is_whole = True
+        return self.length
+
+    def save(self, path: Path | str, messages: Sequence[Mapping[str, Any]] | None = None) -> None:
+        """Writes the conversation to `path`, in one step, with the `messages` that it consists of, if any.
 
         Raises UsageError if nothing was fed or if the session is not whole (`is_whole`: a pass was
         interrupted and could not be taken back), EnvironmentError_ if the file cannot be written.
@@ -162,19 +191,29 @@ class Session:
             raise UsageError("this session has not been fed anything yet: there is nothing to save")
         seed, draws = self.sampling or (None, None)
         ids = self.fed if self.chosen is None else [*self.fed, self.chosen]
-        header = SessionHeader(self._fingerprint, self._model.family, tuple(ids), self.length, seed, draws)
+        header = SessionHeader(
+            self._container.identity,
+            self._model.family,
+            tuple(ids),
+            self.length,
+            seed,
+            draws,
+            None if messages is None else tuple(messages),
+        )
         write_session(Path(path), header, self._arrays(self.last_logits))
 
-    def restore(self, path: Path | str) -> None:
-        """Takes the place of the conversation in `path`; of no use any more if that fails.
+    def restore(self, path: Path | str) -> SessionHeader:
+        """Takes the place of the conversation in `path`; of no use any more if that fails. Returns what the
+        file says of itself.
 
         Raises UsageError if it is of another model or does not fit into the context, IntegrityError if the
         file is damaged.
         """
         path = Path(path)
         header = read_header(path)
-        check_header(path, header, self._model.family, self._fingerprint, self.context)
+        check_header(path, header, self._model.family, self._container, self.context)
         self.is_whole = False
+        self._state.begin_at(0)
         self._state.length = header.length
         logits = np.empty(self._model.vocab_size, np.float32)
         read_session(path, header, self._arrays(logits))
@@ -183,6 +222,7 @@ class Session:
         self.chosen = header.ids[header.length] if len(header.ids) > header.length else None
         self.sampling = None if header.seed is None else (header.seed, header.draws or 0)
         self.is_whole = True
+        return header
 
     def _take_back(self, length: int) -> None:
         """Returns to `length` positions after a pass that did not end, if the state can."""
@@ -205,13 +245,13 @@ class Session:
         check_room(self.length, tokens, self.context)
 
 
-def check_header(path: Path, header: SessionHeader, family: str, fingerprint: str, context: int) -> None:
+def check_header(path: Path, header: SessionHeader, family: str, container: Container, context: int) -> None:
     """Raises UsageError unless the session in `path` belongs to the model and fits into `context`."""
-    if header.model != fingerprint:
+    if header.model != container.identity:
         raise UsageError(
             f"{path} is a conversation with another model ({header.family}, {header.model}; this is"
-            f" {family}, {fingerprint})",
-            hint="load it with the container that it was saved with",
+            f" {family}, {container.identity})",
+            hint="load it with the model that it was saved with, in the same formats",
         )
     if not 0 < header.length <= context or len(header.ids) > header.length + 1:
         raise UsageError(

@@ -2,7 +2,7 @@
 
 Layout, little-endian: "uringses", version u32, header bytes u32, the header as JSON; then the arrays, each
 from the next multiple of 64 on, zeros between; last the CRC32 of everything before it, u32. The header names
-the container by its fingerprint: a state means nothing to another model, or to the same one packed otherwise.
+the model by its identity: a state means nothing to another one, or to the same one in other formats.
 Only what the positions fed fill is kept, so a session can go on in a longer or shorter context.
 
 A file is written beside its place and renamed into it, so that there is a whole one or none. It is hostile
@@ -29,7 +29,7 @@ from uringinfer.errors import EnvironmentError_, IntegrityError, UsageError
 from uringinfer.storage.regular import open_regular, replacing
 
 MAGIC = b"uringses"
-VERSION = 1
+VERSION = 2
 ALIGNMENT = 64
 _PREFIX = struct.Struct("<8sII")
 _CRC = struct.Struct("<I")
@@ -45,7 +45,8 @@ class SessionHeader:
     """What a session file says of itself.
 
     `ids` are the tokens of the conversation in order: `length` of them were fed, those behind were chosen and
-    not fed yet. `seed` and `draws` are the sampler's, None if nothing was sampled.
+    not fed yet. `seed` and `draws` are the sampler's, None if nothing was sampled. `messages` are what a
+    conversation consists of, None where tokens alone were fed.
     """
 
     model: str
@@ -54,6 +55,7 @@ class SessionHeader:
     length: int
     seed: int | None = None
     draws: int | None = None
+    messages: tuple[Mapping[str, Any], ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -63,6 +65,7 @@ class SessionHeader:
             "length": self.length,
             "seed": None if self.seed is None else str(self.seed),
             "draws": self.draws,
+            "messages": None if self.messages is None else [dict(message) for message in self.messages],
         }
 
 
@@ -160,10 +163,20 @@ def _read_header(file: BufferedReader, path: Path) -> tuple[SessionHeader, list[
         length=fields.integer("length", 0, len(ids)),
         seed=None if seed is None else int(seed),
         draws=fields.optional_integer("draws", 0, MAX_INTEGER),
+        messages=_messages(fields),
     )
     described = fields.items("arrays")
     fields.close(hint="the file is damaged; begin anew")
     return header, described, crc32(prefix + text)
+
+
+def _messages(fields: Fields) -> tuple[Mapping[str, Any], ...] | None:
+    messages = fields.optional_items("messages")
+    if messages is None:
+        return None
+    if not all(isinstance(message, dict) and isinstance(message.get("role"), str) for message in messages):
+        fields.fail("messages", "holds something that is no message")
+    return tuple(messages)
 
 
 def _describe(arrays: Arrays) -> list[dict[str, Any]]:

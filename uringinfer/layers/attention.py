@@ -81,6 +81,11 @@ class GroupedAttention:
         """Nothing: a row of the cache that is taken back is not looked at."""
         return 0
 
+    def snapshot_bytes(self, context: int) -> int:
+        """Bytes that a snapshot keeps of `new_cache(context)` at most."""
+        size = self.head_dim
+        return KeyValueCache.snapshot_bytes_for(self.groups, context, size, size, self.window)
+
     def new_cache(self, context: int) -> KeyValueCache:
         return KeyValueCache(self.groups, context, self.head_dim, self.head_dim, self.window)
 

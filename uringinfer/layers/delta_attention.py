@@ -83,6 +83,17 @@ class DeltaState:
         """Whether the state of `length` positions is there: no, every position changes all of it."""
         return False
 
+    @property
+    def forgets(self) -> bool:
+        """Whether going back needs a snapshot: always."""
+        return True
+
+    def begin_at(self, length: int) -> None:
+        """Empties the state, for what a snapshot kept or for the first token."""
+        self.trial = None
+        self.memory[:] = 0
+        self.history[:] = 0
+
     def arrays(self, length: int) -> dict[str, Floats]:
         """The two arrays, for a saved session, whatever the `length`."""
         return {"memory": self.memory, "history": self.history}
@@ -178,6 +189,10 @@ class DeltaAttention:
         """What a state remembers so that some of `tokens` tokens can be taken back."""
         per_token = 6 * self.channels + self.heads
         return self.cache_bytes(0) + 4 * tokens * per_token
+
+    def snapshot_bytes(self, context: int) -> int:
+        """Bytes that a snapshot keeps: all of the state."""
+        return self.cache_bytes(context)
 
     def new_cache(self, context: int) -> DeltaState:
         """The state before the first token; `context` has no part in it."""

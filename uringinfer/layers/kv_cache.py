@@ -25,6 +25,7 @@ class KeyValueCache:
     def __init__(self, heads: int, context: int, key_dim: int, value_dim: int, window: int = 0) -> None:
         self._rows = self.rows_for(context, window)
         self._window = window
+        self._forgets = self._rows < context
         self._first = 0
         """The position in row 0."""
         self.keys: Floats = np.zeros((heads, self._rows, key_dim), np.float32)
@@ -39,6 +40,12 @@ class KeyValueCache:
     def bytes_for(heads: int, context: int, key_dim: int, value_dim: int, window: int = 0) -> int:
         """Bytes of a cache of these sizes."""
         return 4 * heads * KeyValueCache.rows_for(context, window) * (key_dim + value_dim)
+
+    @staticmethod
+    def snapshot_bytes_for(heads: int, context: int, key_dim: int, value_dim: int, window: int = 0) -> int:
+        """Bytes that a snapshot of such a cache keeps at most."""
+        kept = window - 1 if KeyValueCache.rows_for(context, window) < context else 0
+        return 4 * heads * kept * (key_dim + value_dim)
 
     @property
     def nbytes(self) -> int:
@@ -81,6 +88,15 @@ class KeyValueCache:
     def can_rewind(self, length: int) -> bool:
         """Whether what position `length` sees is still there, whatever was written behind it."""
         return self._first <= max(0, length - self._window + 1)
+
+    @property
+    def forgets(self) -> bool:
+        """Whether positions make room for later ones, so that going back may need a snapshot."""
+        return self._forgets
+
+    def begin_at(self, length: int) -> None:
+        """Makes `arrays(length)` the place to fill with what a snapshot kept, whatever is in the cache."""
+        self._first = max(0, length - self._window + 1) if self._window else 0
 
     def arrays(self, length: int) -> dict[str, Floats]:
         """What `length` positions leave in the two arrays, for a saved session: those that the next one sees.

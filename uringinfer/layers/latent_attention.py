@@ -44,6 +44,14 @@ class LatentCache:
         """Whether the state of `length` positions is there: each keeps its own row."""
         return True
 
+    @property
+    def forgets(self) -> bool:
+        """Whether positions make room for later ones: no."""
+        return False
+
+    def begin_at(self, length: int) -> None:
+        """Nothing has to be done to go back."""
+
     def arrays(self, length: int) -> dict[str, Floats]:
         """What `length` positions fill of the array, for a saved session."""
         return {"rows": self.rows[:length]}
@@ -124,6 +132,10 @@ class LatentAttention:
 
     def trial_bytes(self, tokens: int) -> int:
         """Nothing: a row of the cache that is taken back is not looked at."""
+        return 0
+
+    def snapshot_bytes(self, context: int) -> int:
+        """Nothing: every position keeps its own row."""
         return 0
 
     def new_cache(self, context: int) -> LatentCache:

@@ -58,8 +58,20 @@ class State(Protocol):
         bit what feeding no more would have left, without another pass over the weights."""
         ...
 
-    def arrays(self) -> Mapping[str, NDArray[Any]]:
-        """Every array that a saved session must hold, by name: views of what `length` positions fill."""
+    @property
+    def forgets(self) -> bool:
+        """Whether some of it changes with every position or makes room for later ones: only a snapshot takes
+        that back."""
+        ...
+
+    def begin_at(self, length: int) -> None:
+        """Sets `length` to one that was passed before, and makes the arrays that forget the place to fill
+        with what a snapshot kept there; 0 is the beginning, which needs none."""
+        ...
+
+    def arrays(self, *, forgotten: bool = False) -> Mapping[str, NDArray[Any]]:
+        """Every array that a saved session must hold, by name: views of what `length` positions fill; or
+        those that a snapshot must hold, what is `forgotten`."""
         ...
 
 
@@ -116,6 +128,11 @@ class Model(Protocol):
 
     def trial_bytes(self, tokens: int) -> int:
         """Bytes that a state keeps beside its own after a trial of `tokens` tokens."""
+        ...
+
+    def snapshot_bytes(self, context: int) -> int:
+        """Bytes of a snapshot of a conversation of `context` positions at most, with the logits behind it; 0
+        where none is needed to go back."""
         ...
 
     def scratch_bytes(self, chunk: int, context: int, spans: int = 1) -> int:

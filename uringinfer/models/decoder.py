@@ -48,6 +48,15 @@ class Cache(Protocol):
         """Whether the first `length` positions alone can be gone on from, after others were fed."""
         ...
 
+    @property
+    def forgets(self) -> bool:
+        """Whether later positions may take the place of earlier ones, so that going back needs a snapshot."""
+        ...
+
+    def begin_at(self, length: int) -> None:
+        """Makes `arrays(length)` the place to fill with what a snapshot kept; 0 empties the cache."""
+        ...
+
     def arrays(self, length: int) -> Mapping[str, NDArray[Any]]:
         """What `length` positions fill, as views by name."""
         ...
@@ -62,6 +71,8 @@ class Attention(Protocol):
     def tensors(self) -> Sequence[TensorSpec]: ...
 
     def cache_bytes(self, context: int) -> int: ...
+
+    def snapshot_bytes(self, context: int) -> int: ...
 
     def new_cache(self, context: int) -> Any: ...
 
@@ -171,11 +182,23 @@ class DecoderState:
             cache.take_back(length, kernels)
         self.length = length
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """What the positions fed fill of every cache, under 'layers.N.'."""
+    @property
+    def forgets(self) -> bool:
+        """See `State.forgets`."""
+        return any(cache.forgets for cache in self.caches)
+
+    def begin_at(self, length: int) -> None:
+        """See `State.begin_at`."""
+        self.length = length
+        for cache in self.caches:
+            cache.begin_at(length)
+
+    def arrays(self, *, forgotten: bool = False) -> dict[str, NDArray[Any]]:
+        """What the positions fed fill of each cache, under 'layers.N.'; `forgotten`: of those that forget."""
         return {
             f"layers.{number}.{name}": array
             for number, cache in enumerate(self.caches)
+            if cache.forgets or not forgotten
             for name, array in cache.arrays(self.length).items()
         }
 
@@ -252,6 +275,10 @@ class Decoder:
     def trial_bytes(self, tokens: int) -> int:
         """See `Model.trial_bytes`."""
         return sum(layer.attention.trial_bytes(tokens) for layer in self.layers)
+
+    def snapshot_bytes(self, context: int) -> int:
+        kept = sum(layer.attention.snapshot_bytes(context) for layer in self.layers)
+        return kept + 4 * self.vocab_size if kept else 0
 
     def scratch_bytes(self, chunk: int, context: int, spans: int = 1) -> int:
         """The residual stream and its copies, rotary tables, a layer's largest vector and two routers stay;
