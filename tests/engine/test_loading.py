@@ -90,7 +90,7 @@ def damaged(container, directory, segment_number):
         file.seek(segment.offset + 5)
         file.write(bytes([byte ^ 1]))
         os.fsync(file.fileno())
-    return opened, segment
+    return open_model(copy), segment
 
 
 @pytest.mark.parametrize("pinned", [True, False])
@@ -131,3 +131,37 @@ def test_a_missing_chat_template_is_told_once_and_only_where_text_needs_one(tmp_
         for _ in range(2):
             notes = engine.generate("hello", ONE_TOKEN).notes
             assert sum("no chat template: prompts are taken as they are" in note for note in notes) == 1
+
+
+@pytest.mark.parametrize("what", ["written to", "replaced", "manifest"])
+def test_a_container_that_changed_between_opening_and_loading_is_noticed(tiny, tmp_path, what):
+    copy = tmp_path / "m.uring"
+    shutil.copytree(tiny.container.path, copy)
+    opened = open_model(copy)
+    name = "manifest.json" if what == "manifest" else "trunk.bin"
+    if what == "written to":
+        with (copy / name).open("r+b") as file:
+            file.write(b"\0")
+    else:
+        (copy / name).rename(copy / "old")
+        shutil.copy2(copy / "old", copy / name)
+    with pytest.raises(IntegrityError, match=rf"{name} was replaced or written to after"):
+        opened.load()
+
+
+def test_a_container_that_learned_between_opening_and_loading_is_the_same(tiny, tmp_path):
+    copy = tmp_path / "m.uring"
+    shutil.copytree(tiny.container.path, copy)
+    opened = open_model(copy)
+    (copy / "usage.json").write_text("{}")
+    opened.load().close()
+
+
+def test_one_flipped_bit_of_the_tokenizer_is_told_at_opening(tiny, tmp_path):
+    copy = tmp_path / "m.uring"
+    shutil.copytree(tiny.container.path, copy)
+    data = bytearray((copy / "tokenizer.json").read_bytes())
+    data[len(data) // 2] ^= 1
+    (copy / "tokenizer.json").write_bytes(data)
+    with pytest.raises(IntegrityError, match=r"tokenizer\.json: checksum mismatch"):
+        open_model(copy)

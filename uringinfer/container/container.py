@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from uringinfer.container.manifest import Bank, Manifest, Segment, TensorPart
+from uringinfer.container.identity import FileIdentity, check_unchanged, identities
+from uringinfer.container.manifest import MANIFEST_NAME, Bank, Manifest, Segment, TensorPart
 from uringinfer.container.manifest_reader import load_manifest
 from uringinfer.container.row_checksums import ROW_CHECKSUMS_NAME
+from uringinfer.errors import IntegrityError
 
 _SAMPLE = 16
 """Bytes at either end of a tensor that its model is known by."""
@@ -39,6 +41,7 @@ class Container:
     def __init__(self, path: Path, manifest: Manifest) -> None:
         self.path = path
         self.manifest = manifest
+        self._files: dict[Path, FileIdentity] = {}
         self._placements: dict[str, list[Placement]] = {}
         for segment in manifest.segments:
             for part in segment.parts:
@@ -48,7 +51,28 @@ class Container:
     @classmethod
     def open(cls, path: Path | str) -> Container:
         """Opens the directory `path`. Raises what `load_manifest` raises."""
-        return cls(Path(path), load_manifest(Path(path)))
+        directory = Path(path)
+        manifest_path = directory / MANIFEST_NAME
+        before = FileIdentity.of(manifest_path) if manifest_path.is_file() else None
+        container = cls(directory, load_manifest(directory))
+        container._files = identities([manifest_path, *container._weight_paths()])
+        if container._files[manifest_path] != before:
+            raise IntegrityError(f"{directory} was replaced while it was opened", hint="open it again")
+        return container
+
+    def _weight_paths(self) -> Iterator[Path]:
+        """Every file that loading reads."""
+        if self.segments:
+            yield self.trunk_path
+        for bank in self.manifest.banks:
+            yield from self.bank_paths(bank)
+        for file in self.manifest.files:
+            yield self.path / file.name
+
+    def check_unchanged(self, descriptors: Mapping[Path, int]) -> None:
+        """Raises IntegrityError naming a file that was replaced or written to since the container was opened;
+        `descriptors` are those of files that are open for reading, by path."""
+        check_unchanged(self._files, descriptors)
 
     @property
     def trunk_path(self) -> Path:

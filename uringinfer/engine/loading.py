@@ -260,6 +260,7 @@ class OpenModel:
                 banks = ExpertFiles(self.container, codebooks)
                 stack.callback(banks.close)
             files = [file, *(banks.files if banks else ())]
+            self.container.check_unchanged({file.path: file.fd for file in files})
             # pieces of one record fill the usual queue; several drives are busy only if it holds several
             depth = DEFAULT_QUEUE_DEPTH * (banks.drives if banks else 1)
             reader = open_reader(options.io, arena=arena, files=files, queue_depth=depth)
