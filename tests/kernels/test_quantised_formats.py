@@ -10,6 +10,9 @@ from uringinfer.kernels.formats import ENCODED, FORMATS, Weight, decode, decode_
 QUANTISED = [n for n in ENCODED if n not in ("bf16", "f16", "f32") and not weight_format(n).stages]
 
 
+NVFP4 = ("nvfp4_times", "nvfp4_over")
+
+
 def relative_error(name, matrix):
     return np.linalg.norm(decode(encode(name, matrix)) - matrix) / np.linalg.norm(matrix)
 
@@ -140,6 +143,8 @@ def test_a_packed_checkpoint_is_joined_bit_for_bit():
 
 def test_formats_agree_on_how_many_bits_a_weight_takes():
     for form in FORMATS.values():
-        scales_of_rows = 16 / 2048 if form.stages else 0
-        bits = form.nbytes(2048, 2048) * 8 / 2048**2 - scales_of_rows
+        scales_of_rows = 16 if form.stages else 32 if form.name in ("fp8_row", *NVFP4) else 0
+        bits = (form.nbytes(2048, 2048) * 8 - 2048 * scales_of_rows) / 2048**2
+        if form.name.endswith("_order"):
+            bits -= 32 / 2048
         assert bits == pytest.approx(form.bits_per_weight, rel=1e-4)

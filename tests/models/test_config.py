@@ -45,8 +45,7 @@ def config_of(name, **changes):
         ("llama", {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0}}, "rope_type"),
         ("llama", {"rope_parameters": {"rope_type": "default", "mrope_section": [1, 1]}}, "mrope_section"),
         ("llama", {"rope_parameters": {"full_attention": {"rope_type": "default"}}}, "rotary"),
-        ("llama", {"quantization_config": {"quant_method": "gptq"}}, "quantization_config"),
-        ("llama", {"quantization_config": {"quant_method": "fp8"}}, "weight_block_size"),
+        ("llama", {"quantization_config": {"quant_method": "bitsandbytes"}}, "quantization_config"),
         (
             "llama",
             {"quantization_config": {"quant_method": "fp8", "weight_block_size": [1, 128]}},

@@ -25,7 +25,7 @@ FP8_MAX = np.float32(448)
 _FP4_MAGNITUDES = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0], np.float32)
 _FP4_VALUES = np.concatenate([_FP4_MAGNITUDES, -_FP4_MAGNITUDES])
 _FP4_MIDDLES = np.array([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0], np.float32)
-_FP4_PAIRS = np.stack([np.tile(_FP4_VALUES, 16), np.repeat(_FP4_VALUES, 16)], axis=1).view(np.uint64)[:, 0]
+FP4_PAIRS = np.stack([np.tile(_FP4_VALUES, 16), np.repeat(_FP4_VALUES, 16)], axis=1).view(np.uint64)[:, 0]
 """Both values of a byte of codes, as the bits of two float32."""
 _E8M0_VALUES = np.append(np.ldexp(np.float32(1), np.arange(255) - 127), np.float32(0))
 
@@ -42,7 +42,7 @@ def _fp8_values() -> Floats:
     return values
 
 
-_FP8_VALUES = _fp8_values()
+FP8_VALUES = _fp8_values()
 _FP8_SMALLEST_NORMAL = np.float32(2.0**-6)
 
 
@@ -91,7 +91,7 @@ def _encode_mxfp4(matrix: Floats) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]
 def _decode_mxfp4(sections: Sequence[Bytes], cols: int, index: RowIndex, out: Floats) -> None:
     codes = sections[0].reshape(-1, -(-cols // 2))[index]
     scales = sections[1].reshape(-1, -(-cols // MXFP4_GROUP))[index]
-    decode_nibbles(_FP4_PAIRS, codes, _E8M0_VALUES[scales], MXFP4_GROUP, out)
+    decode_nibbles(FP4_PAIRS, codes, _E8M0_VALUES[scales], MXFP4_GROUP, out)
 
 
 def decode_nibbles(
@@ -147,9 +147,9 @@ def _decode_fp8(block: int, sections: Sequence[Bytes], cols: int, index: RowInde
     scales = sections[1].view(np.float32).reshape(-1, _blocks(cols, block))
     rows = np.arange(len(codes))[index] // block
     if out.flags.c_contiguous:
-        np.take(_FP8_VALUES, codes[index], out=out, mode="clip")
+        np.take(FP8_VALUES, codes[index], out=out, mode="clip")
     else:
-        out[...] = _FP8_VALUES[codes[index]]
+        out[...] = FP8_VALUES[codes[index]]
     out *= np.repeat(scales[rows], block, axis=1)[:, :cols]
 
 

@@ -13,11 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uringinfer.errors import UsageError
+from uringinfer.kernels.affine_formats import AFFINE
 from uringinfer.kernels.block_formats import FP8, FP8_SMALL, MXFP4
 from uringinfer.kernels.codebooks import fit_codebook, sample_vectors
 from uringinfer.kernels.float_formats import BF16, F16, F32
 from uringinfer.kernels.ggml_formats import GGML
 from uringinfer.kernels.group_formats import Q4, Q4_G32, Q8, Q8_G32
+from uringinfer.kernels.scaled_formats import SCALED
 from uringinfer.kernels.vq_formats import VQ
 from uringinfer.kernels.weight_format import Floats, WeightFormat
 
@@ -34,7 +36,7 @@ __all__ = [
 ]
 
 _ENCODED = (BF16, F16, F32, FP8, *FP8_SMALL, Q8, Q8_G32, MXFP4, Q4, Q4_G32, *VQ)
-FORMATS: dict[str, WeightFormat] = {entry.name: entry for entry in (*_ENCODED, *GGML)}
+FORMATS: dict[str, WeightFormat] = {entry.name: entry for entry in (*_ENCODED, *GGML, *AFFINE, *SCALED)}
 """Every format by its name in the manifest."""
 ENCODED = tuple(entry.name for entry in _ENCODED)
 """The names of those that matrices can be packed in, which the command line takes; the others come out of

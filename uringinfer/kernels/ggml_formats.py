@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from uringinfer.errors import UsageError
+from uringinfer.kernels.kept_formats import kept_only
 from uringinfer.kernels.weight_format import Bytes, Floats, RowIndex, WeightFormat
 
 if TYPE_CHECKING:
@@ -90,13 +90,6 @@ def _ggml_type(kind: str) -> GGMLQuantizationType:
     return GGMLQuantizationType[kind.upper()]
 
 
-def _refuse(name: str, matrix: Floats) -> NoReturn:
-    raise UsageError(
-        f"{name} is kept as a file has it, a matrix {matrix.shape} is not packed in it",
-        hint="choose one of the formats that docs/formats.md gives an error for",
-    )
-
-
 def _format(kind: str, block: int, block_bytes: int, group: int) -> WeightFormat:
     name = _NAMES.get(kind, kind)
     return WeightFormat(
@@ -104,7 +97,7 @@ def _format(kind: str, block: int, block_bytes: int, group: int) -> WeightFormat
         bits_per_weight=8 * block_bytes / block,
         row_granularity=1,
         sections=partial(_sections, block, block_bytes),
-        encode_sections=partial(_refuse, name),
+        encode_sections=partial(kept_only, name),
         decode_into=partial(_decode, kind, block, block_bytes),
         group=group,
     )

@@ -30,6 +30,7 @@ _RUNNING = """
 HARMLESS = frozenset(f"{_HOUSEKEEPING} {_TRAINING} {_RUNNING}".split())
 """Keys that say nothing about inference in float32. `quantization_config` is judged by `ConfigReader`."""
 
+_QUANT_METHODS = ("fp8", "mxfp4", "compressed-tensors", "modelopt", "awq", "gptq", "fbgemm_fp8")
 _FP8_BLOCKS = (16, 32, 64, 128)
 _MAX_INTEGER = 1 << 40
 _LEAST_NUMBER, _GREATEST_NUMBER = 1e-12, 1e12
@@ -134,13 +135,16 @@ class ConfigReader:
                 raise self.refuse(key, "it to be absent: it is not known to be harmless")
 
     def _judge_quantization(self) -> None:
-        """Lets pass MXFP4, and FP8 with one scale for each square block."""
+        """Lets pass what `packing` keeps, which looks at the tensors itself; of FP8, square blocks alone."""
         quantization = self.table("quantization_config")
-        if quantization is None or quantization.get("quant_method") == "mxfp4":
+        if quantization is None:
             return
-        if quantization.get("quant_method") != "fp8":
-            raise self.refuse("quantization_config", "quant_method fp8 or mxfp4")
-        if quantization.get("weight_block_size") not in [[block, block] for block in _FP8_BLOCKS]:
+        method = quantization.get("quant_method")
+        by_mlx = method is None and "bits" in quantization and self.table("quantization") == quantization
+        if method not in _QUANT_METHODS and not by_mlx:
+            raise self.refuse("quantization_config", f"a quant_method out of {', '.join(_QUANT_METHODS)}")
+        blocks = quantization.get("weight_block_size")
+        if method == "fp8" and blocks not in (None, *([block, block] for block in _FP8_BLOCKS)):
             raise self.refuse(
                 "quantization_config", f"a square weight_block_size out of {', '.join(map(str, _FP8_BLOCKS))}"
             )

@@ -8,6 +8,7 @@ for a large model has half a million of them.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -223,4 +224,6 @@ def _check_coverage(layer: ExpertLayer, chosen: tuple[ExpertSource, ...], source
 
 
 def _elements(tensor: SourceTensor) -> int:
+    if tensor.packed_as is not None:
+        return math.prod(tensor.shape)
     return tensor.nbytes * 8 // DTYPE_BITS[tensor.dtype]

@@ -198,7 +198,7 @@ class _Panel:
     def _floats(self, source: TensorSource, first: int, last: int) -> Floats:
         """Rows [first, last) of the panel; what the source gives only as a whole is read once."""
         matrix = self.matrix
-        if matrix.kept.transposed is None:
+        if not matrix.kept.is_read_whole:
             return matrix.floats(source, self.start + first, self.start + last)
         if self._whole is None:
             self._whole = matrix.floats(source, self.start, self.stop)

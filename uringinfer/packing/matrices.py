@@ -25,6 +25,8 @@ _FP8_FORMATS = {128: "fp8", 64: "fp8_b64", 32: "fp8_b32", 16: "fp8_b16"}
 _MXFP4_DTYPES = ("U8", "I8", "F4")
 _MXFP4_SCALE_DTYPES = ("U8", "F8_E8M0")
 _MXFP4_GROUP = 32
+_ALL_ROWS = 1 << 62
+"""The unit of a section that all rows share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class Section:
     group_rows: int
     unit: int = 1
     is_widened: bool = False
+    is_whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,11 @@ class Matrix:
     sections: tuple[Section, ...]
     transposed: tuple[str, int, int, int] | None = None
     is_packed: bool = False
+
+    @property
+    def is_read_whole(self) -> bool:
+        """Whether any range of its rows takes all of it to read."""
+        return self.transposed is not None or any(section.is_whole for section in self.sections)
 
     def runs(self, start: int, stop: int, offset: int) -> list[Run]:
         """What makes rows [start, stop), packed, at `offset` of a block."""
@@ -81,6 +89,7 @@ class Matrix:
                 offset=offset + place,
                 nbytes=size,
                 is_widened=section.is_widened,
+                is_splittable=not section.is_whole,
             )
             for section, place, size in zip(self.sections, offsets, sizes, strict=False)
         ]
@@ -112,6 +121,8 @@ def find_matrix(source: TensorSource, place: Place, rows: int, cols: int) -> Mat
         return _find_transposed(tensor, place, rows, cols)
     _check_rows(tensor, place, stored, rows)
     first = _base(place, stored) + place.first
+    if tensor.sections:
+        return _find_sections(source, tensor, place, rows, cols)
     if tensor.packed_as is not None:
         if place.step != 1:
             raise UnsupportedModelError(f"tensor {place.tensor}: every {place.step}th of its rows is packed")
@@ -121,6 +132,18 @@ def find_matrix(source: TensorSource, place: Place, rows: int, cols: int) -> Mat
     # what one row of the container is along the source's last axis: several rows of a convolution, say
     group_rows = tensor.rows // (stored * (1 if place.index is None else tensor.shape[0]))
     return Matrix(float_format(tensor), rows, cols, (Section(place.tensor, first, place.step, group_rows),))
+
+
+def _find_sections(source: TensorSource, tensor: SourceTensor, place: Place, rows: int, cols: int) -> Matrix:
+    """A matrix whose sections the source has as tensors: of a row for each, or of one row for all."""
+    parts = [source.tensors[name] for name in tensor.sections]
+    sections = tuple(
+        Section(part.name, 0, 1, 1, unit=_ALL_ROWS, is_whole=part.is_whole)
+        if part.rows == 1 and tensor.shape[0] > 1
+        else Section(part.name, place.first, place.step, 1, is_whole=part.is_whole)
+        for part in parts
+    )
+    return Matrix(tensor.packed_as or "", rows, cols, sections)
 
 
 def float_format(tensor: SourceTensor) -> str:
@@ -173,7 +196,11 @@ def _find_transposed(tensor: SourceTensor, place: Place, rows: int, cols: int) -
 
 def _find_fp8(source: TensorSource, place: Place, stored: int, rows: int, cols: int) -> Matrix:
     """FP8 with a scale for each square block, under `<name>_scale_inv` or as `scale` beside `weight`."""
-    names = (f"{place.tensor}_scale_inv", f"{place.tensor.removesuffix('weight')}scale")
+    names = (
+        f"{place.tensor}_scale_inv",
+        f"{place.tensor.removesuffix('weight')}scale",
+        f"{place.tensor}_scale",
+    )
     name = next((name for name in names if name in source.tensors), None)
     if name is None:
         raise UnsupportedModelError(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from uringinfer.errors import UsageError
 from uringinfer.packing.checkpoint import CheckpointSource
+from uringinfer.packing.quantised import with_kept_matrices
 from uringinfer.packing.source import TensorSource
 
 
@@ -15,7 +16,7 @@ def open_source(path: Path) -> TensorSource:
     Raises UsageError if it is none, and what opening that kind raises.
     """
     if path.is_dir():
-        return CheckpointSource.open(path)
+        return with_kept_matrices(CheckpointSource.open(path))
     if path.is_file():
         from uringinfer.packing.gguf import GgufSource  # the gguf package takes a while to import
 
