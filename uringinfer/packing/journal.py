@@ -8,7 +8,6 @@ layout, source files and their times, seeds. A journal with another key describe
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import threading
@@ -46,19 +45,12 @@ class Finished:
 
 
 class Journal:
-    """The journal of one pack, locked against a second one. `finished`: block index -> what it became."""
+    """The journal of one pack, whose directory is locked. `finished`: block index -> what it became."""
 
     def __init__(self, path: Path, key: str) -> None:
         self._path = path
         self._lock = threading.Lock()
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self._fd)
-            raise EnvironmentError_(
-                f"another pack is writing to {path.parent}", hint="wait for it, or choose another output"
-            ) from None
         finished = self._read(key)
         self.is_new = finished is None
         self.finished: dict[int, Finished] = finished or {}
@@ -98,6 +90,3 @@ class Journal:
 
     def close(self) -> None:
         os.close(self._fd)
-
-    def remove(self) -> None:
-        self._path.unlink()

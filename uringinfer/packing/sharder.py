@@ -28,6 +28,7 @@ from uringinfer.packing.staging import check_space, write_synced
 from uringinfer.packing.windows import Bytes, aligned_buffer, read_range
 from uringinfer.packing.writer import BUFFER_BYTES, OutputFile
 from uringinfer.storage.direct import StorageFile, open_file
+from uringinfer.storage.directories import DirectoryLock
 from uringinfer.storage.regular import sync_directory
 from uringinfer.units import counted
 
@@ -102,13 +103,22 @@ def shard(
     Raises UsageError for a container without experts and for directories that are not there or stand twice,
     EnvironmentError_ if the space is not there or a drive refuses, IntegrityError naming a damaged record.
     """
-    container = Container.open(path)
-    if not container.banks:
+    if not Container.open(path).banks:
         raise UsageError(f"{path} has no experts to spread")
-    sharding = _plan(container, [Path(directory) for directory in directories], weights)
-    if sharding != container.manifest.sharding:
-        _Move(container, sharding).run(progress)
+    with DirectoryLock(Path(path), busy=f"another process is changing {path}"):
+        container = Container.open(path)
+        sharding = _plan(container, [Path(directory) for directory in directories], weights)
+        if sharding != container.manifest.sharding:
+            _Move(container, sharding).run(progress)
+        if sharding is not None:
+            _remove_banks(container)  # those that were moved, or that an interrupted run brought back
     return _report(container, sharding)
+
+
+def _remove_banks(container: Container) -> None:
+    """Deletes the banks in the directory of a container whose experts are on drives."""
+    for bank in container.banks.values():
+        (container.path / bank.file).unlink(missing_ok=True)
 
 
 def _plan(
@@ -228,18 +238,13 @@ class _Move:
                 shutil.rmtree(final, ignore_errors=True)  # left by a run that stopped before its commit
                 partial.rename(final)
             sync_directory(final.parent)
-        write_synced(self._new.path / f"{MANIFEST_NAME}.new", self._new.manifest.to_json().encode())
-        (self._new.path / f"{MANIFEST_NAME}.new").rename(self._new.path / MANIFEST_NAME)
-        sync_directory(self._new.path)
+        write_synced(self._new.path / MANIFEST_NAME, self._new.manifest.to_json().encode())
 
     def _remove_old(self) -> None:
-        if self._old.manifest.sharding is None:
-            for bank in self._old.banks.values():
-                (self._old.path / bank.file).unlink()
-        else:
+        if self._old.manifest.sharding is not None:
             for drive in map(Path, self._old.manifest.sharding.drives):
                 for name in (MARKER_NAME, *(bank.file for bank in self._old.banks.values())):
-                    (drive / name).unlink()
+                    (drive / name).unlink(missing_ok=True)
                 with contextlib.suppress(OSError):  # somebody put something else there
                     drive.rmdir()
 

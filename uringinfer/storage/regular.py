@@ -3,8 +3,12 @@ stop a run, and a device in the place of an output must outlive it."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
 import os
+import re
+import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +16,11 @@ from io import BufferedReader, BufferedWriter
 from pathlib import Path
 
 from uringinfer.errors import EnvironmentError_, IntegrityError
+
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_TOKEN_BYTES = 8
+_NAME_CHARACTERS = 40
+"""Of a file's name in that of its temporary one, at most: a name has 255 bytes, a character up to four."""
 
 
 def open_regular(path: Path) -> BufferedReader:
@@ -57,23 +66,67 @@ def replaceable(path: Path) -> Path:
 @contextmanager
 def replacing(path: Path, mode: int = 0o666) -> Iterator[BufferedWriter]:
     """A new file that takes the place of `path` in one step, and for good, where the `with` ends cleanly.
-    Where it does not, an older file is as it was, and nothing else is left.
+    Where it does not, an older file is as it was, and nothing else is left; what a kill leaves, the next
+    call for the same `path` removes.
 
     Raises as `replaceable` does; OSError if it cannot be written.
     """
     place = replaceable(path)
-    temporary = place.with_name(f".{place.name}.{os.getpid()}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    _sweep(place)
+    temporary, descriptor = _create_beside(place, mode)
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
             os.fsync(descriptor)
-        temporary.replace(place)
+            temporary.replace(place)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
     sync_directory(place.parent)
+
+
+def _create_beside(place: Path, mode: int) -> tuple[Path, int]:
+    """A file beside `place` that did not exist, and its descriptor, locked for as long as it is open.
+
+    Nobody can guess its name, and it must be new: what was planted under it is never written to.
+    """
+    while True:
+        temporary = place.with_name(f"{_prefix(place)}{secrets.token_hex(_TOKEN_BYTES)}")
+        descriptor = os.open(temporary, _NEW_FILE, mode)
+        try:
+            with contextlib.suppress(OSError):  # where files cannot be locked, nothing is swept either
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if os.fstat(descriptor).st_nlink:
+                return temporary, descriptor
+        except BaseException:
+            os.close(descriptor)
+            temporary.unlink(missing_ok=True)
+            raise
+        os.close(descriptor)  # swept away before it was locked
+
+
+def _prefix(place: Path) -> str:
+    return f".{place.name[:_NAME_CHARACTERS]}."
+
+
+def _sweep(place: Path) -> None:
+    """Removes temporary files for `place` whose writers were killed: ours, and locked by nobody."""
+    pattern = re.compile(re.escape(_prefix(place)) + f"[0-9a-f]{{{2 * _TOKEN_BYTES}}}")
+    try:
+        left = [path for path in place.parent.iterdir() if pattern.fullmatch(path.name)]
+    except OSError:  # the directory may be written to, but not be listed
+        return
+    for path in left:
+        with contextlib.suppress(OSError):
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                status = os.fstat(descriptor)
+                if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid():
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    path.unlink()
+            finally:
+                os.close(descriptor)
 
 
 def sync_directory(path: Path) -> None:
