@@ -225,6 +225,8 @@ class Setup:
     checksums: str | None = None
     """The library that checks reads, if they are checked."""
     snapshots: int = 0
+    pass_tokens: int = 1
+    guesses: int = 0
 
     @property
     def hit_rate(self) -> float:
@@ -260,7 +262,7 @@ class Setup:
     def _parallel_text(self) -> str:
         if self.parallel == 1:
             return ""
-        return f"\nroom for {self.parallel} conversations, which share passes of {self.chunk} tokens"
+        return f"\nroom for {self.parallel} conversations, which share passes of {self.pass_tokens} tokens"
 
     def _cache_text(self) -> str:
         if not self.cache_slots:
@@ -289,6 +291,36 @@ def excess_notes(budget: int, peak: int, peak_before: int = 0) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
+class DraftStatistics:
+    """What guesses did: of `guessed` tokens `accepted` were what was drawn, in `passes` that carried some."""
+
+    source: str
+    guessed: int = 0
+    accepted: int = 0
+    passes: int = 0
+
+    @property
+    def accepted_share(self) -> float:
+        return self.accepted / self.guessed if self.guessed else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "source": self.source,
+            "guessed": self.guessed,
+            "accepted": self.accepted,
+            "accepted_share": self.accepted_share,
+            "passes": self.passes,
+        }
+
+    def to_text(self) -> str:
+        """A line for the report."""
+        return (
+            f"drafts by {self.source}: {self.accepted} of {self.guessed} guesses accepted"
+            f" ({self.accepted_share:.0%}), in {self.passes} passes"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class RunStatistics:
     """The statistics of one generation.
 
@@ -296,6 +328,7 @@ class RunStatistics:
     decode token is one that was fed after the prompt: the first generated token belongs to the prompt.
     `bytes_written` counts what this process caused to be written to storage, and should be 0. `peak_before`
     is the peak memory of the process before it loaded the model, which no budget of an engine bounds.
+    `drafts` is what guessed tokens did, if any could be made.
     """
 
     setup: Setup
@@ -306,6 +339,7 @@ class RunStatistics:
     peak_rss: int
     bytes_written: int | None
     peak_before: int = 0
+    drafts: DraftStatistics | None = None
 
     @property
     def exceeded_bytes(self) -> int:
@@ -317,6 +351,11 @@ class RunStatistics:
         found = excess_notes(self.setup.budget, self.peak_rss, self.peak_before)
         phase = self.decode if self.decode.tokens else self.prompt
         return found + phase.paging.notes(phase.seconds)
+
+    @property
+    def tokens_per_pass(self) -> float:
+        """Of decoding; 1 without guesses that were right."""
+        return self.decode.tokens / self.decode.passes if self.decode.passes else 1.0
 
     @property
     def bound_by(self) -> Bound:
@@ -335,6 +374,7 @@ class RunStatistics:
             "budget_bytes": self.setup.budget,
             "exceeded_bytes": self.exceeded_bytes,
             "bytes_written": self.bytes_written,
+            "drafts": None if self.drafts is None else self.drafts.to_json(),
             "bound_by": self.bound_by,
         }
 
@@ -352,6 +392,8 @@ class RunStatistics:
             f"peak memory {format_size(self.peak_rss)} of {format_size(self.setup.budget)};"
             f" written to storage: {written}; bound by {self.bound_by}"
         )
+        if self.drafts is not None and self.drafts.guessed:
+            lines.append(f"{self.drafts.to_text()}; {self.tokens_per_pass:.2f} tokens per pass")
         return "\n".join(line for line in lines if line)
 
 

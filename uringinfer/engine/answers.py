@@ -80,7 +80,7 @@ def answer_all(
     (IntegrityError), and Interrupted; what is under way is lost then, what was answered is not.
     """
     statistics = statistics if statistics is not None else BatchStatistics()
-    batch = Batch(engine.setup.parallel, engine.setup.chunk)
+    batch = Batch(engine.setup.parallel, engine.setup.pass_tokens)
     waiting = enumerate(requests)
     under_way: dict[Rider, tuple[int, Request]] = {}
     engine.trunk.resume()

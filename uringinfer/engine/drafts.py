@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
+from uringinfer.report import DraftStatistics
 from uringinfer.text.sampling import Sampler
 
 MOST_GUESSES = 15
@@ -64,38 +64,6 @@ class LookUp:
             if start is not None:
                 return self._ids[start : start + most]
         return []
-
-
-@dataclass(frozen=True, slots=True)
-class DraftStatistics:
-    """What guesses did: of `guessed` tokens `accepted` were what was drawn, in `passes` that carried some."""
-
-    source: str
-    guessed: int = 0
-    accepted: int = 0
-    passes: int = 0
-
-    @property
-    def accepted_share(self) -> float:
-        return self.accepted / self.guessed if self.guessed else 0.0
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "source": self.source,
-            "guessed": self.guessed,
-            "accepted": self.accepted,
-            "accepted_share": self.accepted_share,
-            "passes": self.passes,
-        }
-
-    def to_text(self) -> str:
-        """A line for the report."""
-        if not self.guessed:
-            return f"drafts by {self.source}: no guess was worth a try"
-        return (
-            f"drafts by {self.source}: {self.accepted} of {self.guessed} guesses accepted"
-            f" ({self.accepted_share:.0%}), in {self.passes} passes"
-        )
 
 
 class Pace:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uringinfer.container.container import Container
+from uringinfer.engine.drafts import Drafting, LookUp
 from uringinfer.engine.generation import Generation, GenerationOptions, Listener
 from uringinfer.engine.memory import peak_resident_bytes
 from uringinfer.engine.prompt import Prompter
@@ -153,6 +154,7 @@ class Engine:
             options,
             listener or Listener(),
             on_prompt_end=lambda: moments.append(self.snapshot()),
+            drafting=self.drafting(),
         )
         fed = session.length
         feeding = ids if session.chosen is None else [session.chosen, *ids]
@@ -175,6 +177,7 @@ class Engine:
             first_token_seconds=None if first is None else first - before.seconds,
             peak_rss=peak_resident_bytes(),
             bytes_written=written,
+            drafts=None if turn.drafting is None else turn.drafting.statistics,
             peak_before=self._peak_before,
         )
         return Generation(
@@ -190,6 +193,10 @@ class Engine:
     def _read_notes(self) -> list[str]:
         """What was read damaged and was right when it was read again."""
         return [] if self._checker is None else self._checker.notes
+
+    def drafting(self) -> Drafting | None:
+        """Guesses for a new turn; None if the plan has no room for any."""
+        return Drafting(LookUp(), self.setup.guesses) if self.setup.guesses else None
 
     def timeline(self, last: int) -> PassTimeline | None:
         """What a typical one of the `last` passes did when; None if the model was not loaded to record it."""

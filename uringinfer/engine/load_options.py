@@ -23,10 +23,12 @@ class LoadOptions:
     """How to load. `budget` None takes what the machine grants; `context` None takes `DEFAULT_CONTEXT`, or
     the model's if that is shorter. `all_logits` leaves room for the logits of every position of a chunk.
     `parallel` is how many conversations the memory has room for at once, each of `context` tokens; they may
-    share passes (`engine/batch.py`). `verify_reads` checks everything
-    that is read before it is used. `timeline` records what the last passes did when. `snapshots` is how
-    many places each conversation can go back to, where the model has a recurrent state or windows: as many of
-    them as the budget has room for. Sizes are bytes; text such as "8G" becomes bytes."""
+    share passes (`engine/batch.py`). `guesses` is how many tokens a pass may check ahead
+    (`engine/drafts.py`); None is as many as are of use, unless they would take memory from weights.
+    `verify_reads` checks everything that is read before it is used. `timeline` records what the last passes
+    did when. `snapshots` is how many places each conversation can go back to, where the model has a recurrent
+    state or windows: as many of them as the budget has room for. Sizes are bytes; text such as "8G" becomes
+    bytes."""
 
     budget: int | None = None
     context: int | None = None
@@ -40,6 +42,7 @@ class LoadOptions:
     lookahead: int = DEFAULT_LOOKAHEAD
     all_logits: bool = False
     parallel: int = 1
+    guesses: int | None = None
     verify_reads: bool = True
     poison_slots: bool = False
     timeline: bool = False

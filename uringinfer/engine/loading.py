@@ -21,6 +21,7 @@ from uringinfer.container.container import Container
 from uringinfer.container.manifest import Segment
 from uringinfer.container.row_checksums import row_checksum_bytes
 from uringinfer.engine.codebook_memory import codebook_bytes
+from uringinfer.engine.drafts import MOST_GUESSES
 from uringinfer.engine.engine import Engine
 from uringinfer.engine.expert_loading import (
     ExpertFiles,
@@ -62,6 +63,9 @@ from uringinfer.storage.reader import DEFAULT_QUEUE_DEPTH, Reader, open_reader
 
 Progress = Callable[[str, int, int], None]
 """Called with what is going on ("packing", "loading"), bytes done, bytes in all."""
+
+GUESSES_MAY_COST = 0.01
+"""What the memory of guesses may add to the bytes that a token reads, as a share."""
 
 
 class OpenModel:
@@ -138,17 +142,19 @@ class OpenModel:
         all_logits: bool = False,
         parallel: int = 1,
         snapshots: int = 0,
+        guesses: int = 0,
         segments: Sequence[Segment] | None = None,
     ) -> ModelSizes:
         """What the model needs at this context and chunk, for the planner; `segments` as in `plan`."""
         segments = segments or self.container.segments
         rows = row_sizes(segments)
-        logits = 4 * chunk * self.model.vocab_size if all_logits else 0
+        logits = 4 * (chunk if all_logits else guesses * parallel) * self.model.vocab_size
         kept = snapshots * self.model.snapshot_bytes(context)
+        trials = self.model.trial_bytes(guesses + 1) if guesses else 0
         codebooks = codebook_bytes(self.container.manifest, self.kernels, chunk)
         return ModelSizes.of_segments(
             segments,
-            state_bytes=parallel * (self.model.state_bytes(context) + kept),
+            state_bytes=parallel * (self.model.state_bytes(context) + kept + trials),
             scratch_bytes=self.model.scratch_bytes(chunk, context, parallel)
             + logits
             + codebooks
@@ -176,32 +182,48 @@ class OpenModel:
         """Where every byte of the budget goes, for this process as it is now, or with `interpreter_bytes` of
         it in use; `segments`: if the trunk were cut into these.
 
-        Raises BudgetError with both numbers for a budget below the floor, UsageError for a context or chunk
-        that cannot be.
+        Raises BudgetError with both numbers for a budget below the floor, UsageError for a context, chunk or
+        batch that cannot be.
         """
+        interpreter = resident_bytes() if interpreter_bytes is None else interpreter_bytes
+        plain = self._plan(options, options.guesses or 0, segments, interpreter)
+        if options.guesses is not None or not plain.reads_weights:
+            return plain
+        try:
+            guessing = self._plan(options, MOST_GUESSES, segments, interpreter)
+        except BudgetError:
+            return plain
+        worth_it = guessing.bytes_per_token <= (1 + GUESSES_MAY_COST) * plain.bytes_per_token
+        if not worth_it:
+            return plain
+        return replace(guessing, floor=plain.floor, overlap_floor=plain.overlap_floor)
+
+    def _plan(
+        self, options: LoadOptions, guesses: int, segments: Sequence[Segment] | None, interpreter: int
+    ) -> MemoryPlan:
         context = self.context(options)
         for what, count, of in (
             ("a chunk", options.chunk, "tokens"),
             ("a batch", options.parallel, "conversations"),
+            ("a pass", guesses + 1, "tokens"),
         ):
             if count < 1:
                 raise UsageError(f"{what} of {count} {of} cannot be fed", hint="give 1 or more")
-        chunk = self.chunk(options)
         sizes = self.sizes(
             context,
-            chunk,
+            self.pass_tokens(options, guesses),
             all_logits=options.all_logits,
             parallel=options.parallel,
+            guesses=guesses,
             snapshots=options.snapshots,
             segments=segments,
         )
-        interpreter = resident_bytes() if interpreter_bytes is None else interpreter_bytes
         budget = options.budget
         if budget is None:
             usable = Machine.read().usable_bytes
             default = default_budget(sizes, usable, interpreter_bytes=interpreter, margin=INTERPRETER_MARGIN)
             budget = max(default, self._opening_peak)
-        return plan_memory(
+        plan = plan_memory(
             sizes,
             budget,
             interpreter_bytes=interpreter,
@@ -215,6 +237,7 @@ class OpenModel:
             opening_peak=self._opening_peak,
             margin=INTERPRETER_MARGIN,
         )
+        return replace(plan, pass_tokens=self.pass_tokens(options, guesses), guesses=guesses)
 
     def context(self, options: LoadOptions) -> int:
         """The context that these options mean. Raises UsageError if the model cannot have it."""
@@ -229,8 +252,13 @@ class OpenModel:
         return options.context
 
     def chunk(self, options: LoadOptions) -> int:
-        """Tokens that a pass carries at most: no more than the conversations could hold, and one of each."""
-        return max(options.parallel, min(options.chunk, options.parallel * self.context(options)))
+        """Tokens of a prompt that a pass carries at most."""
+        return min(options.chunk, self.context(options))
+
+    def pass_tokens(self, options: LoadOptions, guesses: int) -> int:
+        """Tokens that a pass carries at most: a chunk, and at least the next token of each conversation with
+        its guesses."""
+        return max(options.parallel * (1 + guesses), self.chunk(options))
 
     def load(self, options: LoadOptions | None = None, progress: Progress | None = None) -> Engine:
         """Plans the memory, fills it and starts reading ahead. A budget above what this process may use is
@@ -354,6 +382,8 @@ class OpenModel:
             budget=plan.budget,
             context=context,
             chunk=self.chunk(options),
+            pass_tokens=plan.pass_tokens,
+            guesses=plan.guesses,
             parallel=options.parallel,
             pinned_bytes=plan.trunk.pinned_bytes,
             streamed_bytes=plan.trunk.streamed_bytes,

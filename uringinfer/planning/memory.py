@@ -97,6 +97,7 @@ class MemoryPlan:
 
     `floor` is the least budget that runs at all, `overlap_floor` the least with which reads overlap compute
     (as many slots as were asked for), `everything` the budget beyond which more memory changes nothing.
+    The scratch has room for passes of `pass_tokens` tokens, with `guesses` of each conversation among them.
     """
 
     budget: int
@@ -113,6 +114,8 @@ class MemoryPlan:
     overlap_floor: int
     everything: int
     cache: CachePlan | None = None
+    pass_tokens: int = 1
+    guesses: int = 0
 
     @property
     def used_arena_bytes(self) -> int:
@@ -139,6 +142,12 @@ class MemoryPlan:
     @property
     def unused_bytes(self) -> int:
         return self.budget - self.used_bytes
+
+    @property
+    def reads_weights(self) -> bool:
+        """Whether passes read from the drive: not everything is in memory."""
+        experts = self.cache is not None and self.cache.slots < self.cache.total_experts
+        return bool(self.trunk.streamed_bytes) or experts
 
     @property
     def bytes_per_token(self) -> int:
@@ -206,6 +215,8 @@ class MemoryPlan:
             "floor": self.floor,
             "overlap_floor": self.overlap_floor,
             "everything": self.everything,
+            "pass_tokens": self.pass_tokens,
+            "guesses": self.guesses,
             "trunk": self.trunk.to_json(),
             "cache": None if self.cache is None else self.cache.to_json(),
         }
