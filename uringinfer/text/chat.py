@@ -15,21 +15,25 @@ from typing import Any
 import jinja2
 
 from uringinfer.errors import IntegrityError, UsageError
-from uringinfer.text.chat_environment import make_environment
 from uringinfer.text.chat_guard import ChatGuard, free_character
 from uringinfer.text.marked_replies import MarkedReplyParser
 from uringinfer.text.rendering import ChatRequest, Message, ReplyParser, Segment
+from uringinfer.text.template import Meter, Template, TemplateError
 from uringinfer.text.tokenizer import Tokenizer
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 """Roles that a message may have. Templates put them between markup ("<|" + role + "|>"), so no other text
 may stand there."""
 
+_BASE_NBYTES = 32 << 20
+_NBYTES_FOR_EACH = 200
+"""What a rendering may make in all, at least and for each character of the request: templates copy texts a
+dozen times over, and Python takes up to four bytes for a character."""
 _REASONING_NAMES = ("reasoning_content", "reasoning", "thinking")
 
 
 class ChatTemplate:
-    """One compiled template for one tokenizer. `name` says where it comes from."""
+    """One template for one tokenizer. `name` says where it comes from."""
 
     def __init__(self, source: str, tokenizer: Tokenizer, *, name: str = "chat template") -> None:
         self.name = name
@@ -41,14 +45,15 @@ class ChatTemplate:
         _ = self._template
 
     @functools.cached_property
-    def _template(self) -> jinja2.Template:
+    def _template(self) -> Template:
+        hint = "give another with --chat-template"
         try:
-            return make_environment().from_string(self.source)
+            return Template(self.source)
         except jinja2.TemplateSyntaxError as error:
-            raise IntegrityError(
-                f"{self.name}, line {error.lineno}: {(error.message or 'no template').rstrip('.')}",
-                hint="give another with --chat-template",
-            ) from error
+            reason = _line(error.message or "no template").rstrip(".")
+            raise IntegrityError(f"{self.name}, line {error.lineno}: {reason}", hint=hint) from error
+        except TemplateError as error:
+            raise IntegrityError(f"{self.name} cannot be used: {error}", hint=hint) from error
 
     def encode(self, request: ChatRequest, add_generation_prompt: bool = True) -> list[int]:
         """Ids of the prompt; see `render`."""
@@ -84,14 +89,30 @@ class ChatTemplate:
 
     def _run(self, given: dict[str, Any], guard: str) -> str:
         template = self._template
+        meter = Meter(_BASE_NBYTES + _NBYTES_FOR_EACH * _characters(given))
         try:
-            return template.render(given)
-        except Exception as error:  # a template is foreign code and may raise anything
-            reason = str(error).replace(guard, "") or type(error).__name__
+            return template.render(given, meter)
+        except TemplateError as error:
             raise UsageError(
-                f"{self.name} refuses these messages: {reason}",
+                f"{self.name} refuses these messages: {_line(str(error).replace(guard, ''))}",
                 hint="change the messages, or give another template with --chat-template",
             ) from error
+
+
+def _line(text: str) -> str:
+    """What a template says, as one line that leaves a terminal alone."""
+    return "".join(character if character.isprintable() else " " for character in text).strip()
+
+
+def _characters(value: Any) -> int:
+    """How long all strings in `value` are together."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(_characters(key) + _characters(entry) for key, entry in value.items())
+    if isinstance(value, list):
+        return sum(map(_characters, value))
+    return 1
 
 
 def _normal(message: Message, place: int) -> dict[str, Any]:
