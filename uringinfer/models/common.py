@@ -19,8 +19,6 @@ from uringinfer.models.rope_config import read_rotary
 ACTIVATIONS = {"silu": "silu", "swish": "silu", "gelu_pytorch_tanh": "gelu_tanh"}
 """`hidden_act` -> the kind that `kernels.gated` knows."""
 
-_MAX_LAYERS = 10_000
-
 
 @dataclass(frozen=True, slots=True)
 class Common:
@@ -103,8 +101,6 @@ def read_common(reader: ConfigReader, *, tied: bool = False, head_dim: int | Non
     """Reads the shared keys. `tied` and `head_dim` are the family's defaults for a missing key."""
     hidden = reader.integer("hidden_size")
     layers = reader.integer("num_hidden_layers")
-    if layers > _MAX_LAYERS:
-        raise reader.refuse("num_hidden_layers", f"at most {_MAX_LAYERS} layers")
     heads = reader.integer("num_attention_heads")
     groups = reader.integer("num_key_value_heads", heads)
     if heads % groups:

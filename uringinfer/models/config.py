@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from uringinfer.errors import UnsupportedModelError
+from uringinfer.models.bounds import BOUNDS, out_of_bounds
 
 _HOUSEKEEPING = """
     model_type architectures auto_map torch_dtype dtype transformers_version transformers.js_config
@@ -32,21 +33,24 @@ HARMLESS = frozenset(f"{_HOUSEKEEPING} {_TRAINING} {_RUNNING}".split())
 
 _QUANT_METHODS = ("fp8", "mxfp4", "compressed-tensors", "modelopt", "awq", "gptq", "fbgemm_fp8")
 _FP8_BLOCKS = (16, 32, 64, 128)
-_MAX_INTEGER = 1 << 40
-_LEAST_NUMBER, _GREATEST_NUMBER = 1e-12, 1e12
+_LEAST_NUMBER = 1e-12
 
 
 class ConfigReader:
     """Typed access to one config that remembers what was read; `finish` refuses whatever was not.
 
-    A key whose value is null, false or empty switches nothing on, so it may stay unread. Every method raises
-    UnsupportedModelError naming the family and the key.
+    A key whose value is null, false or empty switches nothing on, so it may stay unread. Numbers are within
+    `bounds.BOUNDS` from the start, and only keys that stand there are read as numbers. Making one and every
+    method raise UnsupportedModelError naming the family and the key.
     """
 
     def __init__(self, family: str, config: Mapping[str, Any]) -> None:
         self.family = family
         self._config = config
         self._read: set[str] = set()
+        beyond = out_of_bounds(config)
+        if beyond is not None:
+            raise self.refuse(*beyond)
 
     def refuse(self, key: str, wanted: str) -> UnsupportedModelError:
         """The error for `key`, whose value is not what is `wanted`; to be raised."""
@@ -67,21 +71,21 @@ class ConfigReader:
 
     def integer(self, key: str, default: int | None = None, *, minimum: int = 1) -> int:
         """An integer >= `minimum`; `default` if missing or null, and required without one."""
-        value = self.get(key)
+        value, most = self.get(key), int(BOUNDS[key][1])
         if value is None and default is not None:
             return default
-        if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= _MAX_INTEGER:
-            raise self.refuse(key, f"an integer of at least {minimum}")
+        if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= most:
+            raise self.refuse(key, f"an integer from {minimum} to {most}")
         return value
 
     def number(self, key: str, default: float | None = None, *, above: float = 0.0) -> float:
         """A number > `above` of sane size; `default` if missing or null, and required without one."""
-        value = self.get(key)
+        value, most = self.get(key), BOUNDS[key][1]
         if value is None and default is not None:
             return default
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not above + _LEAST_NUMBER <= value <= _GREATEST_NUMBER:
-            raise self.refuse(key, f"a number above {above:g} and at most {_GREATEST_NUMBER:g}")
+        if not is_number or not above + _LEAST_NUMBER <= value <= most:
+            raise self.refuse(key, f"a number above {above:g} and at most {most:g}")
         return float(value)
 
     def flag(self, key: str, default: bool = False) -> bool:
