@@ -10,7 +10,7 @@ from uringinfer.bench.sweep import Bench, Refusal, Setting, run_bench, settings_
 from uringinfer.bench.sweep import Result as BenchResult
 from uringinfer.bench.workload import Workload, workloads_of
 from uringinfer.build_facts import BuildFacts, read_build_facts
-from uringinfer.container.verifier import VerifyReport, verify
+from uringinfer.container.verifier import VerifyReport
 from uringinfer.doctor import Finding, Status, diagnose
 from uringinfer.doctor.read_clock import clock_latency, clock_reads
 from uringinfer.engine.compute_clock import clock_compute
@@ -25,6 +25,7 @@ from uringinfer.engine.outputs import check_writable
 from uringinfer.engine.prompt import Prompter
 from uringinfer.engine.session import Session
 from uringinfer.engine.session_file import SessionHeader, read_header
+from uringinfer.engine.verification import verify
 from uringinfer.packing import PackReport, pack
 from uringinfer.pages.run_page import write_page
 from uringinfer.perplexity import Comparison, PerplexityResult, measure_perplexity

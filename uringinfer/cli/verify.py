@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
+from uringinfer import api
 from uringinfer.cli import shared
 from uringinfer.cli.progress import progress, quiet_option
-from uringinfer.container.verifier import verify
 from uringinfer.errors import IntegrityError
 from uringinfer.storage.reader import ReaderKind
 from uringinfer.units import format_rate, format_size
@@ -25,7 +25,8 @@ from uringinfer.units import format_rate, format_size
 @quiet_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(model: Path, workers: int | None, io: ReaderKind, quiet: bool, as_json: bool) -> None:
-    """Check every segment, expert and file of the container MODEL against its CRC32.
+    """Check every segment, expert and file of the container MODEL against its CRC32, and its tensors against
+    its config.
 
     Names all that is damaged, one line each. Exits with 0 if nothing is, with 4 if something is.
 
@@ -35,7 +36,7 @@ def command(model: Path, workers: int | None, io: ReaderKind, quiet: bool, as_js
       uringinfer verify model.uring --json
     """
     with progress(wanted=not quiet) as report:
-        result = verify(
+        result = api.verify(
             model,
             workers=workers,
             reader_kind=io,
@@ -46,9 +47,14 @@ def command(model: Path, workers: int | None, io: ReaderKind, quiet: bool, as_js
     if as_json:
         click.echo(json.dumps(result.to_dict(), indent=1))
         sys.exit(0 if result.ok else IntegrityError.exit_code)
-    for line in result.damaged:
+    for line in (*result.damaged, *result.unfit):
         click.echo(line)
-    if not result.ok:
+    if result.unfit:
+        raise IntegrityError(
+            f"{model} is not what its config says",
+            hint="copy the container again, or pack it again with --force",
+        )
+    if result.damaged:
         raise IntegrityError(
             f"{model}: {len(result.damaged)} of {result.targets} checked parts are damaged",
             hint="copy the container again, or pack it again with --force",

@@ -44,7 +44,8 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """What `verify` found. `damaged` has one line for each damaged segment, record or file."""
+    """What `verify` found. `damaged` has one line for each damaged segment, record or file, `unfit` one for
+    each tensor that is not what the config says."""
 
     path: str
     nbytes: int
@@ -55,10 +56,11 @@ class VerifyReport:
     direct: bool
     checksum_library: str
     notes: tuple[str, ...]
+    unfit: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
-        return not self.damaged
+        return not self.damaged and not self.unfit
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""

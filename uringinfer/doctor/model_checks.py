@@ -13,11 +13,11 @@ from pathlib import Path
 
 from uringinfer.container.container import Container
 from uringinfer.container.manifest import MANIFEST_NAME
-from uringinfer.container.verifier import verify
 from uringinfer.doctor.findings import Finding, note, ok, problem
 from uringinfer.doctor.read_clock import BLOCK_BYTES, clock_reads
 from uringinfer.engine.load_options import LoadOptions
 from uringinfer.engine.opening import open_model
+from uringinfer.engine.verification import verify
 from uringinfer.errors import UringinferError, UsageError
 from uringinfer.models import model_from_config
 from uringinfer.packing.sources import open_source
@@ -95,6 +95,10 @@ def check_checksums(
         return problem("checksums", error.message, error.hint)
     if report.ok:
         return ok("checksums", f"all {report.targets} match, {format_size(report.nbytes)} read")
+    if not report.damaged:
+        return problem(
+            "checksums", f"the container is not what its config says: {report.unfit[0]}", "pack it again"
+        )
     return problem(
         "checksums",
         f"{len(report.damaged)} of {report.targets} parts are damaged, the first: {report.damaged[0]}",

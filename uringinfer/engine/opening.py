@@ -15,6 +15,7 @@ from uringinfer.engine.source import MANIFEST, find_container
 from uringinfer.errors import UsageError
 from uringinfer.kernels import open_kernels
 from uringinfer.models import model_from_config
+from uringinfer.models.container_fit import check_fit
 from uringinfer.packing.layout import SegmentSize, cut_trunk, make_layout
 from uringinfer.packing.sources import open_source
 from uringinfer.units import format_size
@@ -55,6 +56,7 @@ def open_model(
             notes.append(
                 f"{experts_per_token} experts per token instead of the model's {own}: this changes answers"
             )
+    check_fit(model, container.manifest)
     check_small_files(container.path, container.manifest)
     kernels = open_kernels(native, threads)
     prompter = Prompter(container.path, chat_template)
