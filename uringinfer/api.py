@@ -25,7 +25,7 @@ from uringinfer.engine.outputs import check_writable
 from uringinfer.engine.prompt import Prompter
 from uringinfer.engine.session import Session
 from uringinfer.engine.session_file import SessionHeader, read_header
-from uringinfer.engine.verification import verify
+from uringinfer.models.verification import verify
 from uringinfer.packing import PackReport, pack
 from uringinfer.pages.run_page import write_page
 from uringinfer.perplexity import Comparison, PerplexityResult, measure_perplexity

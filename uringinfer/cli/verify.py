@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
-from uringinfer import api
 from uringinfer.cli import shared
 from uringinfer.cli.progress import progress, quiet_option
 from uringinfer.errors import IntegrityError
+from uringinfer.models.verification import verify
 from uringinfer.storage.reader import ReaderKind
 from uringinfer.units import format_rate, format_size
 
@@ -36,7 +36,7 @@ def command(model: Path, workers: int | None, io: ReaderKind, quiet: bool, as_js
       uringinfer verify model.uring --json
     """
     with progress(wanted=not quiet) as report:
-        result = api.verify(
+        result = verify(
             model,
             workers=workers,
             reader_kind=io,

@@ -17,9 +17,9 @@ from uringinfer.doctor.findings import Finding, note, ok, problem
 from uringinfer.doctor.read_clock import BLOCK_BYTES, clock_reads
 from uringinfer.engine.load_options import LoadOptions
 from uringinfer.engine.opening import open_model
-from uringinfer.engine.verification import verify
 from uringinfer.errors import UringinferError, UsageError
 from uringinfer.models import model_from_config
+from uringinfer.models.verification import verify
 from uringinfer.packing.sources import open_source
 from uringinfer.storage.device import find_device
 from uringinfer.storage.direct import StorageFile, open_file
