@@ -1,15 +1,20 @@
 """Guessed tokens change time alone; how many are guessed follows from what they cost and bring."""
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
+from tiny_models import Containers, write_tiny_checkpoint
 
 from uringinfer.engine.batch import Batch
+from uringinfer.engine.draft_model import DraftModel, load_with_draft
 from uringinfer.engine.drafts import Drafting, LookUp, Pace
 from uringinfer.engine.generation import GenerationOptions, Listener
 from uringinfer.engine.loading import LoadOptions
+from uringinfer.engine.opening import open_model
 from uringinfer.engine.turn import Turn
+from uringinfer.errors import BudgetError, UsageError
 from uringinfer.text.sampling import Sampler, SamplingOptions
 
 PROMPT = [5, 9, 2, 77, 5, 9, 2]
@@ -184,3 +189,44 @@ def test_guesses_are_taken_up_again_when_they_begin_to_succeed():
     play(pace, 2000, 1.0, 0.05, 0.0)
     with_guesses, without = play(pace, 2000, 1.0, 0.05, 0.9)
     assert without / with_guesses > 2.5
+
+
+@pytest.fixture(scope="module")
+def other_model(tmp_path_factory):
+    """A model of the same vocabulary and other weights."""
+    directory = tmp_path_factory.mktemp("other")
+    checkpoint = write_tiny_checkpoint(directory / "checkpoint", layers=1, hidden=64, intermediate=96)
+    return open_model(Containers(checkpoint, directory)())
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_a_draft_model_changes_no_token(native, other_model, settings):
+    options = GenerationOptions(max_tokens=25, sampling=SamplingOptions(**settings), ignore_eos=True)
+    load = LoadOptions(context=64, chunk=16, trunk_budget=1)
+    with native.load(load) as engine:
+        expected = [engine.generate(prompt, options).tokens for prompt in (PROMPT, PROMPT[:3])]
+    for draft in (native, other_model):
+        with load_with_draft(native, draft, load) as engine:
+            engine._drafter = DraftModel(engine._draft)
+            for prompt, tokens in zip((PROMPT, PROMPT[:3]), expected, strict=True):
+                drafting = always(engine._drafter)
+                session = engine.session()
+                turn = Turn(session, None, options, Listener(), lambda: None, drafting)
+                turn.run(prompt, Sampler(options.sampling))
+                assert turn.tokens == tokens
+                if draft is native:  # it draws what the model draws
+                    assert drafting.statistics.accepted == drafting.statistics.guessed > 10
+
+
+def test_a_draft_model_of_another_vocabulary_is_refused_by_name(native, tmp_path):
+    checkpoint = write_tiny_checkpoint(tmp_path / "checkpoint", tokenizer=False, vocab=500)
+    draft = open_model(Containers(checkpoint, tmp_path)())
+    with pytest.raises(UsageError, match=r"32768.uring cannot draft for .*: it has 500 tokens, not 600"):
+        load_with_draft(native, draft, LoadOptions(context=64))
+
+
+def test_a_budget_without_room_for_the_draft_model_is_refused_and_nothing_stays_open(native, other_model):
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(BudgetError):
+        load_with_draft(native, other_model, LoadOptions(context=64, budget=1 << 20))
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -18,6 +18,7 @@ from uringinfer.engine.turn import Turn
 from uringinfer.errors import UringinferError
 from uringinfer.report import Phase
 from uringinfer.text.sampling import Sampler
+from uringinfer.units import format_size
 
 Progress = Callable[[int, int, int], None]
 """Called after each pass with (requests answered, requests under way, tokens generated)."""
@@ -65,6 +66,20 @@ class BatchStatistics:
     prompt_tokens: int = 0
     generated_tokens: int = 0
     phase: Phase | None = None
+
+    def to_text(self) -> str:
+        """A line for a person; empty before the first answer."""
+        phase = self.phase
+        if phase is None or not phase.passes:
+            return ""
+        tokens = self.prompt_tokens + self.generated_tokens
+        per_token = format_size(round(phase.bytes_read / max(1, self.generated_tokens)))
+        return (
+            f"{self.prompt_tokens} prompt tokens read and {self.generated_tokens} generated in"
+            f" {phase.seconds:.2f} s, {self.generated_tokens / phase.seconds:.2f} tokens/s;"
+            f" {phase.passes} passes, {tokens / phase.passes:.2f} tokens each,"
+            f" {per_token} read per generated token"
+        )
 
 
 def answer_all(
@@ -117,7 +132,12 @@ def _join(engine: Engine, batch: Batch, number: int, request: Request) -> Rider 
     sampler = Sampler(request.options.sampling)
     try:
         turn = Turn(
-            engine.session(), engine.prompter.tokenizer, request.options, Listener(), on_prompt_end=_ignore
+            engine.session(),
+            engine.prompter.tokenizer,
+            request.options,
+            Listener(),
+            on_prompt_end=_ignore,
+            drafting=engine.drafting(),
         )
         rider = batch.join(turn, request.ids, sampler)
     except UringinferError as error:

@@ -19,6 +19,8 @@ from uringinfer.report import DraftStatistics
 from uringinfer.text.sampling import Sampler
 
 MOST_GUESSES = 15
+MOST_DRAFTED = 8
+"""By a draft model, which takes time for each."""
 LONGEST_GRAM, SHORTEST_GRAM = 4, 2
 """Tokens that must be the same for what came behind them to be guessed."""
 _COMPARED = 8

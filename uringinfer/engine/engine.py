@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uringinfer.container.container import Container
+from uringinfer.engine.draft_model import DraftModel
 from uringinfer.engine.drafts import Drafting, LookUp
 from uringinfer.engine.generation import Generation, GenerationOptions, Listener
 from uringinfer.engine.memory import peak_resident_bytes
@@ -60,6 +61,7 @@ class Engine:
         notes: Sequence[str],
         load_seconds: float,
         peak_before: int,
+        draft: Engine | None = None,
         resources: ExitStack,
     ) -> None:
         self.container = container
@@ -73,6 +75,8 @@ class Engine:
         self.reader = reader
         self.load_seconds = load_seconds
         self._peak_before = peak_before
+        self._draft = draft
+        self._drafter: DraftModel | None = None
         self.experts = experts
         self.routing = routing
         self._learned = ExpertStatistics()
@@ -196,7 +200,13 @@ class Engine:
 
     def drafting(self) -> Drafting | None:
         """Guesses for a new turn; None if the plan has no room for any."""
-        return Drafting(LookUp(), self.setup.guesses) if self.setup.guesses else None
+        if not self.setup.guesses:
+            return None
+        if self._draft is None:
+            return Drafting(LookUp(), self.setup.guesses)
+        if self._drafter is None or self.setup.parallel > 1:
+            self._drafter = DraftModel(self._draft)
+        return Drafting(self._drafter, self.setup.guesses)
 
     def timeline(self, last: int) -> PassTimeline | None:
         """What a typical one of the `last` passes did when; None if the model was not loaded to record it."""

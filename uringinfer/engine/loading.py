@@ -260,9 +260,15 @@ class OpenModel:
         its guesses."""
         return max(options.parallel * (1 + guesses), self.chunk(options))
 
-    def load(self, options: LoadOptions | None = None, progress: Progress | None = None) -> Engine:
+    def load(
+        self,
+        options: LoadOptions | None = None,
+        progress: Progress | None = None,
+        draft: Engine | None = None,
+    ) -> Engine:
         """Plans the memory, fills it and starts reading ahead. A budget above what this process may use is
-        taken as that, with a note.
+        taken as that, with a note. `draft` is a small model, loaded already, that guesses tokens for this
+        one (`draft_model.load_with_draft`); it is closed with the engine.
 
         Raises what `plan` raises; UsageError if the model is not packed, IntegrityError for reads that fail,
         EnvironmentError_ for a reader that was insisted on and is not there.
@@ -280,6 +286,8 @@ class OpenModel:
         grant_notes += [note] if note else []
         codebooks = read_codebooks(self.container.path, self.container.manifest)
         with ExitStack() as stack:
+            if draft is not None:
+                stack.callback(draft.close)
             stack.callback(Announcement(plan.used_bytes).close)
             arena = stack.enter_context(Arena(plan.arena_bytes))
             file = stack.enter_context(open_file(self.container.trunk_path))
@@ -352,6 +360,7 @@ class OpenModel:
                 ],
                 load_seconds=time.perf_counter() - began,
                 peak_before=peak_before,
+                draft=draft,
                 resources=stack.pop_all(),
             )
 

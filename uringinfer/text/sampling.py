@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +68,10 @@ class Sampler:
         )
         self.draws = draws
         self._generator = np.random.Generator(np.random.PCG64(self.seed).advance(draws))
+
+    def twin(self) -> Sampler:
+        """Another sampler that will draw what this one would; neither moves the other on."""
+        return Sampler(replace(self.options, seed=self.seed), self.draws)
 
     def pick(self, logits: Logits, recent_ids: Sequence[int] = ()) -> int:
         """The next token's id. logits [vocab] float32 are left as they are; `recent_ids` end with the newest.
