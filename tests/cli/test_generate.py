@@ -49,7 +49,10 @@ def test_text_goes_to_stdout_and_everything_else_to_stderr(model):
 def test_json_is_one_object_with_the_documented_keys(model):
     result = run(model, "-p", "hello", "-n", 4, "--json")
     generation = json.loads(result.stdout)
-    assert set(generation) == {"prompt_ids", "tokens", "text", "finish_reason", "seed", "stats", "notes"}
+    assert set(generation) == (
+        {"prompt_ids", "tokens", "text", "reasoning", "message", "logprobs"}
+        | {"finish_reason", "seed", "stats", "notes"}
+    )
     assert len(generation["tokens"]) <= 4
     assert {"prompt", "decode", "setup", "peak_rss_bytes", "bound_by"} <= set(generation["stats"])
 

@@ -170,6 +170,13 @@ class Fields:
             self.fail(key, f"{_shown(value)} is not an object")
         return value
 
+    def optional_mapping(self, key: str) -> Mapping[str, Any] | None:
+        """An object, or null."""
+        if self._values.get(key, "") is None:
+            self._take(key)
+            return None
+        return self.mapping(key)
+
     def shape(self, key: str, *, smallest: int = 1) -> tuple[int, ...]:
         """Dimensions of a tensor: at most 8, each at least `smallest`; their product fits in 63 bits."""
         values = self.items(key)

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from uringinfer.container.container import Container
+from uringinfer.engine.conversation import Conversation
 from uringinfer.engine.draft_model import DraftModel
 from uringinfer.engine.drafts import Drafting, LookUp
 from uringinfer.engine.generation import Generation, GenerationOptions, Listener
-from uringinfer.engine.memory import peak_resident_bytes
-from uringinfer.engine.prompt import Prompter
+from uringinfer.engine.keywords import REQUEST_NAMES, GenerateKeywords, check_keywords, turn_options
+from uringinfer.engine.prompt import Prompt, Prompter
 from uringinfer.engine.routing_log import RoutingLog, dense_model
+from uringinfer.engine.run import Run, Stream
 from uringinfer.engine.session import Session
-from uringinfer.engine.turn import Turn
 from uringinfer.errors import UsageError
 from uringinfer.kernels import Kernels
-from uringinfer.models.base import Model
+from uringinfer.models.base import Floats, Model
 from uringinfer.planning.memory import MemoryPlan
-from uringinfer.report import Phase, RunStatistics, Setup, Snapshot
+from uringinfer.report import Setup, Snapshot
 from uringinfer.residency.checker import ReadChecker
 from uringinfer.residency.expert_statistics import ExpertStatistics
 from uringinfer.residency.experts import ExpertCache
@@ -33,7 +34,12 @@ from uringinfer.residency.trace import TraceWriter
 from uringinfer.residency.trunk import Trunk
 from uringinfer.residency.usage import UsageCounts, read_usage, write_usage
 from uringinfer.storage.reader import Reader
+from uringinfer.text.rendering import Message, ReplyParser
 from uringinfer.text.sampling import Sampler, SamplingOptions
+
+_LOGITS_CHUNK = 8
+"""Tokens of a pass whose logits are all wanted: what they take fits into the reserve of any plan."""
+GENERATE_NAMES = frozenset(GenerateKeywords.__annotations__)
 
 
 class Engine:
@@ -74,7 +80,7 @@ class Engine:
         self.trunk = trunk
         self.reader = reader
         self.load_seconds = load_seconds
-        self._peak_before = peak_before
+        self.peak_before = peak_before
         self._draft = draft
         self._drafter: DraftModel | None = None
         self.experts = experts
@@ -124,77 +130,141 @@ class Engine:
 
     def generate(
         self,
-        prompt: str | Sequence[int] | NDArray[np.int64],
+        prompt: Prompt,
         options: GenerationOptions | None = None,
         listener: Listener | None = None,
         *,
-        raw: bool = False,
         session: Session | None = None,
+        **keywords: Unpack[GenerateKeywords],
     ) -> Generation:
-        """Generates after `prompt`: text (in the chat format unless `raw`) or token ids.
+        """Generates behind `prompt`: text, in the chat format unless `raw`; messages; or token ids.
 
-        `session` goes on with a conversation, with an empty prompt too; without it, a new one is made. It
-        also goes on with its sampler, unless `options` give a seed. An interrupt ends the turn with
-        finish_reason "interrupted"; what was generated so far is kept.
+        The keywords say how: see `GenerateKeywords`. `options` are the same in one object. `session` goes on
+        with a conversation, with an empty prompt too; without it, a new one is made. It also goes on with its
+        sampler, unless a seed is given. An interrupt ends the turn with finish_reason "interrupted"; what was
+        generated so far is kept.
 
-        Raises UsageError for a prompt that is empty or does not fit into the context.
+        Raises UsageError for a prompt that is empty or does not fit into the context, and for a keyword that
+        does not exist.
         """
-        options = options or GenerationOptions()
+        stream = self._stream(prompt, options, listener, session, keywords)
+        for _ in stream:
+            pass
+        return stream.generation
+
+    def stream(
+        self,
+        prompt: Prompt,
+        options: GenerationOptions | None = None,
+        listener: Listener | None = None,
+        *,
+        session: Session | None = None,
+        **keywords: Unpack[GenerateKeywords],
+    ) -> Stream:
+        """`generate`, in pieces while it happens. Raises what `generate` raises, some of it at the first
+        piece."""
+        return self._stream(prompt, options, listener, session, keywords)
+
+    def _stream(
+        self,
+        prompt: Prompt,
+        options: GenerationOptions | None,
+        listener: Listener | None,
+        session: Session | None,
+        keywords: Mapping[str, Any],
+    ) -> Stream:
+        check_keywords(keywords, GENERATE_NAMES, "generate")
+        turn_keywords = {name: value for name, value in keywords.items() if name not in REQUEST_NAMES}
+        if options is not None and turn_keywords:
+            raise UsageError("options were given twice", hint="give an object or keywords, not both")
         self.trunk.resume()
         session = session or self.session()
-        ids = (
-            self.encode(prompt, raw=raw, goes_on=session.length > 0)
-            if isinstance(prompt, str)
-            else [int(token) for token in prompt]
-        )
+        ids, parser = self.prompter.prompt_ids(prompt, keywords, goes_on=session.length > 0)
         # what the model lacks for text is known only once it was given some
         self.notes += [note for note in self.prompter.notes if note not in self.notes]
-        sampler = _sampler(options.sampling, session)
-        before = self.snapshot()
-        moments: list[Snapshot] = []
-        turn = Turn(
-            session,
-            self.prompter.tokenizer,
-            options,
-            listener or Listener(),
-            on_prompt_end=lambda: moments.append(self.snapshot()),
-            drafting=self.drafting(),
-        )
-        fed = session.length
         feeding = ids if session.chosen is None else [session.chosen, *ids]
-        turn.run(feeding, sampler)
-        session.sampling = (sampler.seed, sampler.draws)
-        after = self.snapshot()
-        prompt_end = moments[0] if moments else after
-        prompt_tokens = min(len(feeding), session.length - fed)
-        written = (
-            None
-            if after.bytes_written is None or before.bytes_written is None
-            else after.bytes_written - before.bytes_written
-        )
-        first = turn.first_token_at
-        stats = RunStatistics(
-            setup=self.setup,
-            prompt=Phase.between(before, prompt_end, prompt_tokens),
-            decode=Phase.between(prompt_end, after, session.length - fed - prompt_tokens),
-            load_seconds=self.load_seconds,
-            first_token_seconds=None if first is None else first - before.seconds,
-            peak_rss=peak_resident_bytes(),
-            bytes_written=written,
-            drafts=None if turn.drafting is None else turn.drafting.statistics,
-            peak_before=self._peak_before,
-        )
-        return Generation(
-            prompt_ids=ids,
-            tokens=turn.tokens,
-            text="".join(turn.pieces),
-            finish_reason=turn.finish_reason,
-            seed=sampler.seed,
-            stats=stats,
-            notes=[*self.notes, *self._read_notes(), *turn.notes, *stats.warnings()],
+        return self.run(
+            session, feeding, options or turn_options(turn_keywords), listener, prompt_ids=ids, parser=parser
         )
 
-    def _read_notes(self) -> list[str]:
+    def run(
+        self,
+        session: Session,
+        ids: Sequence[int],
+        options: GenerationOptions,
+        listener: Listener | None = None,
+        *,
+        prompt_ids: Sequence[int],
+        parser: ReplyParser | None = None,
+        on_end: Callable[[Generation], None] | None = None,
+    ) -> Stream:
+        """Feeds `ids`, the end of `prompt_ids`, to `session` and generates behind them; nothing happens
+        before the first piece is asked for. `on_end` hears what came of it."""
+        sampler = _sampler(options.sampling, session)
+        run = Run(
+            self,
+            session,
+            ids,
+            options,
+            listener or Listener(),
+            sampler=sampler,
+            prompt_ids=prompt_ids,
+            parser=parser,
+        )
+        return Stream(run, self.interrupt, on_end or _ignore)
+
+    def conversation(
+        self,
+        system: str | None = None,
+        *,
+        messages: Sequence[Message] = (),
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        variables: Mapping[str, Any] | None = None,
+        context: int | None = None,
+    ) -> Conversation:
+        """A new conversation, in the model's chat format. `messages` go before the first turn.
+
+        Raises UsageError for a model without a chat format, and as `session` does.
+        """
+        return Conversation(
+            self, self.session(context), system=system, messages=messages, tools=tools, variables=variables
+        )
+
+    def load_conversation(self, path: Path | str, context: int | None = None) -> Conversation:
+        """The conversation that `Conversation.save` wrote to `path`, to go on with.
+
+        Raises as `load_session` does, and UsageError for a file that holds tokens alone.
+        """
+        session = self.session(context)
+        header = session.restore(path)
+        if header.messages is None:
+            raise UsageError(
+                f"{path} holds tokens and no messages", hint="go on with it through Engine.load_session"
+            )
+        return Conversation(
+            self, session, messages=header.messages, tools=header.tools, variables=header.variables
+        )
+
+    def logits(self, ids: Sequence[int] | NDArray[np.int64]) -> Floats:
+        """Float32 [len(ids), vocab]: what the model expects behind each token. The array that is returned is
+        memory beside the budget.
+
+        Raises UsageError for no tokens, tokens that the model does not know, or more than the context.
+        """
+        chunk = min(_LOGITS_CHUNK, self.setup.chunk)
+        self.trunk.resume()
+        session = Session(self.model, self.trunk, self.container, self.setup.context, chunk)
+        return session.feed(ids, all_logits=True)
+
+    def tokenize(self, text: str, *, control: bool = False) -> list[int]:
+        """The ids of `text` as it is, behind the token that begins a text if the model has one put there;
+        `control` lets the text of control tokens count.
+
+        Raises UsageError if the model has no tokenizer.
+        """
+        return self.prompter.need_tokenizer().encode(text, allow_control=control)
+
+    def read_notes(self) -> list[str]:
         """What was read damaged and was right when it was read again."""
         return [] if self._checker is None else self._checker.notes
 
@@ -275,3 +345,7 @@ def _sampler(options: SamplingOptions, session: Session) -> Sampler:
         return Sampler(options)
     seed, draws = session.sampling
     return Sampler(replace(options, seed=seed), draws)
+
+
+def _ignore(_: Generation) -> None:
+    pass

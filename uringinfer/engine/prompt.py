@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from uringinfer.errors import UsageError
 from uringinfer.packing.sources import open_source
 from uringinfer.text.formats import find_renderer
-from uringinfer.text.rendering import ChatRequest, Renderer
+from uringinfer.text.rendering import ChatRequest, Message, Renderer, ReplyParser
 from uringinfer.text.tokenizer import Tokenizer
+
+Prompt = str | Sequence[Message] | Sequence[int] | NDArray[np.int64]
+"""Text, messages, or token numbers."""
 
 _NO_TEMPLATE = "this model has no chat template: prompts are taken as they are"
 
@@ -86,3 +94,45 @@ class Prompter:
             ids = self.template.encode(ChatRequest([{"role": "user", "content": prompt}]))
         begins = bool(ids) and ids[0] == tokenizer.bos_id
         return ids[1:] if goes_on and begins else ids
+
+    def prompt_ids(
+        self, prompt: Prompt, asked: Mapping[str, Any], *, goes_on: bool = False
+    ) -> tuple[list[int], ReplyParser | None]:
+        """The ids of a prompt in any of its forms, and what reads the reply if there is a chat format.
+
+        `asked` are those of the keywords of `generate` that a chat format is told. Raises UsageError for what
+        is no prompt, or for a text or messages where the model lacks what they need.
+        """
+        if isinstance(prompt, str):
+            if asked.get("raw") or self.template is None or goes_on:
+                for name in ("system", "tools"):
+                    if asked.get(name) and self.template is None:
+                        self.need_template()
+                return self.encode(prompt, raw=bool(asked.get("raw")), goes_on=goes_on), None
+            return self.render([{"role": "user", "content": prompt}], asked)
+        entries = list(prompt)
+        if entries and isinstance(entries[0], Mapping):
+            return self.render([entry for entry in entries if isinstance(entry, Mapping)], asked)
+        try:
+            return [int(entry) for entry in entries], None
+        except (TypeError, ValueError):
+            raise UsageError(
+                f"a prompt of {type(entries[0]).__name__} cannot be fed",
+                hint="give text, messages or token numbers",
+            ) from None
+
+    def render(self, messages: Sequence[Message], asked: Mapping[str, Any]) -> tuple[list[int], ReplyParser]:
+        """The ids of a conversation's messages, behind `system` if it is asked for, and what reads the
+        reply. Raises UsageError if the model has no chat format, or one that refuses them."""
+        template = self.need_template()
+        if asked.get("system") is not None:
+            messages = [{"role": "system", "content": asked["system"]}, *messages]
+        request = ChatRequest(
+            messages,
+            tools=asked.get("tools"),
+            tool_choice=asked.get("tool_choice"),
+            response_format=asked.get("response_format"),
+            variables=asked.get("variables") or {},
+        )
+        segments = template.render(request)
+        return self.need_tokenizer().encode_segments(segments), template.reply_parser(segments)

@@ -179,8 +179,15 @@ class Session:
         self.is_whole = True
         return self.length
 
-    def save(self, path: Path | str, messages: Sequence[Mapping[str, Any]] | None = None) -> None:
-        """Writes the conversation to `path`, in one step, with the `messages` that it consists of, if any.
+    def save(
+        self,
+        path: Path | str,
+        messages: Sequence[Mapping[str, Any]] | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        variables: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Writes the conversation to `path`, in one step, with the `messages` that it consists of, if any,
+        and what its chat format is told besides.
 
         Raises UsageError if nothing was fed or if the session is not whole (`is_whole`: a pass was
         interrupted and could not be taken back), EnvironmentError_ if the file cannot be written.
@@ -199,6 +206,8 @@ class Session:
             seed,
             draws,
             None if messages is None else tuple(messages),
+            None if tools is None else tuple(tools),
+            variables,
         )
         write_session(Path(path), header, self._arrays(self.last_logits))
 

@@ -46,7 +46,8 @@ class SessionHeader:
 
     `ids` are the tokens of the conversation in order: `length` of them were fed, those behind were chosen and
     not fed yet. `seed` and `draws` are the sampler's, None if nothing was sampled. `messages` are what a
-    conversation consists of, None where tokens alone were fed.
+    conversation consists of, None where tokens alone were fed; `tools` and `variables` are what its chat
+    format was told besides.
     """
 
     model: str
@@ -56,6 +57,8 @@ class SessionHeader:
     seed: int | None = None
     draws: int | None = None
     messages: tuple[Mapping[str, Any], ...] | None = None
+    tools: tuple[Mapping[str, Any], ...] | None = None
+    variables: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -66,6 +69,8 @@ class SessionHeader:
             "seed": None if self.seed is None else str(self.seed),
             "draws": self.draws,
             "messages": None if self.messages is None else [dict(message) for message in self.messages],
+            "tools": None if self.tools is None else [dict(tool) for tool in self.tools],
+            "variables": None if self.variables is None else dict(self.variables),
         }
 
 
@@ -164,6 +169,8 @@ def _read_header(file: BufferedReader, path: Path) -> tuple[SessionHeader, list[
         seed=None if seed is None else int(seed),
         draws=fields.optional_integer("draws", 0, MAX_INTEGER),
         messages=_messages(fields),
+        tools=_objects(fields, "tools"),
+        variables=fields.optional_mapping("variables"),
     )
     described = fields.items("arrays")
     fields.close(hint="the file is damaged; begin anew")
@@ -171,12 +178,17 @@ def _read_header(file: BufferedReader, path: Path) -> tuple[SessionHeader, list[
 
 
 def _messages(fields: Fields) -> tuple[Mapping[str, Any], ...] | None:
-    messages = fields.optional_items("messages")
-    if messages is None:
-        return None
-    if not all(isinstance(message, dict) and isinstance(message.get("role"), str) for message in messages):
+    messages = _objects(fields, "messages")
+    if not all(isinstance(message.get("role"), str) for message in messages or ()):
         fields.fail("messages", "holds something that is no message")
-    return tuple(messages)
+    return messages
+
+
+def _objects(fields: Fields, key: str) -> tuple[Mapping[str, Any], ...] | None:
+    items = fields.optional_items(key)
+    if items is not None and not all(isinstance(item, dict) for item in items):
+        fields.fail(key, "holds something that is no object")
+    return None if items is None else tuple(items)
 
 
 def _describe(arrays: Arrays) -> list[dict[str, Any]]:

@@ -19,9 +19,12 @@ class StopConditions:
     """Watches one generation. `finish_reason` is None until it has ended."""
 
     def __init__(
-        self, *, eos_ids: Collection[int] = (), stop: Sequence[str] = (), max_tokens: int | None = None
+        self, *, eos_ids: Collection[int] = (), stop: str | Sequence[str] = (), max_tokens: int | None = None
     ) -> None:
         """`max_tokens` None is no limit. Raises UsageError for an empty stop string or a negative limit."""
+        stop = (stop,) if isinstance(stop, str) else tuple(stop)
+        if not all(isinstance(text, str) for text in stop):
+            raise UsageError(f"stop is {stop!r}", hint="give a text, or several of them")
         if any(not text for text in stop):
             raise UsageError("a stop string is empty", hint="leave it out, or give at least one character")
         if max_tokens is not None and max_tokens < 0:
