@@ -9,7 +9,7 @@ int kernels_matmul_heads(int simd, int threads, int format, int group, long head
 {
     const struct simd_ops *const ops = simd_ops(simd);
     const struct format_ops *const form = &ops->formats[format];
-    const long own = scratch_floats(tokens), each = own + input_floats(form, tokens, cols, heads * cols);
+    const long own = scratch_floats(tokens), each = head_floats(form, tokens, heads, cols);
     const int team = heads * rows * cols * tokens < SMALL_PRODUCT ? 1 : threads;
     float *const scratch = new_floats(team * each);
     if (!scratch)
@@ -33,7 +33,7 @@ int kernels_matmul_heads_transposed(int simd, int threads, int format, int group
                                     long tokens, const float *x, float *out)
 {
     const struct format_ops *const form = &simd_ops(simd)->formats[format];
-    const long padded = padded_cols(form, cols), each = TRANSPOSED_SCRATCH + tokens * padded;
+    const long padded = padded_cols(form, cols), each = transposed_floats(form, tokens, cols);
     const int team = heads * rows * cols * tokens < SMALL_PRODUCT ? 1 : threads;
     float *const scratch = new_floats(team * each + 2 * padded);
     if (!scratch)

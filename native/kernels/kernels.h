@@ -36,6 +36,11 @@ int kernels_simd_supported(int simd);
 int kernels_matmul(int simd, int threads, int format, int group, long rows, long cols, const void *codes,
                    const void *scales, long tokens, const float *x, float *out, long out_stride);
 
+/* Bytes that a product of `tokens` tokens allocates, at most, with a matrix of `cols` columns in `format`:
+ * kernels_matmul, or, if `by_heads`, kernels_matmul_heads and kernels_matmul_heads_transposed too.
+ * kernels_gated_networks allocates, for each network, what its three products do, and 2 * tokens * inner floats. */
+long kernels_product_bytes(int simd, int threads, int format, long cols, long tokens, int by_heads);
+
 /* Networks down(act(gate(x)) * up(x)) of one shape. Of gate, up [inner, hidden] and down [outer, inner], in
  * this order: `format` and `group` as above. `kind`, `limit` and `alpha` as in kernels_gated. */
 struct kernels_gated {

@@ -10,8 +10,8 @@ int kernels_matmul(int simd, int threads, int format, int group, long rows, long
     const struct format_ops *const form = &ops->formats[format];
     const int team = rows * cols * tokens < SMALL_PRODUCT ? 1 : threads;
     const long turn = rows_per_turn(rows, team), turns = (rows + turn - 1) / turn;
-    const long room = input_floats(form, tokens, cols, cols), each = scratch_floats(tokens);
-    float *const scratch = new_floats(team * each + room);
+    const long each = scratch_floats(tokens);
+    float *const scratch = new_floats(product_floats(form, team, tokens, cols));
     if (!scratch)
         return -ENOMEM;
     struct product p = new_product(form, cols, group, codes, scales, tokens);
@@ -24,4 +24,17 @@ int kernels_matmul(int simd, int threads, int format, int group, long rows, long
                    scratch + omp_get_thread_num() * each);
     free(scratch);
     return 0;
+}
+
+long kernels_product_bytes(int simd, int threads, int format, long cols, long tokens, int by_heads)
+{
+    const struct format_ops *const form = &simd_ops(simd)->formats[format];
+    long floats = product_floats(form, threads, tokens, cols);
+    if (by_heads) {
+        const long plain = threads * head_floats(form, tokens, 2, cols);
+        const long transposed = threads * transposed_floats(form, tokens, cols) + 2 * padded_cols(form, cols);
+        floats = floats < plain ? plain : floats;
+        floats = floats < transposed ? transposed : floats;
+    }
+    return floats * (long)sizeof(float) + 64;
 }

@@ -68,6 +68,23 @@ static inline long input_floats(const struct format_ops *form, long tokens, long
     return tokens * padded_cols(form, cols) * (is_arranged(form, cols, x_stride) + is_packed(form, tokens));
 }
 
+/* Floats that a call with a whole matrix allocates; `kernels_product_bytes` announces them. */
+static inline long product_floats(const struct format_ops *form, int team, long tokens, long cols)
+{
+    return team * scratch_floats(tokens) + input_floats(form, tokens, cols, cols);
+}
+
+/* Floats that a thread of a call with a block for each head takes, either way. */
+static inline long head_floats(const struct format_ops *form, long tokens, long heads, long cols)
+{
+    return scratch_floats(tokens) + input_floats(form, tokens, cols, heads * cols);
+}
+
+static inline long transposed_floats(const struct format_ops *form, long tokens, long cols)
+{
+    return TRANSPOSED_SCRATCH + tokens * padded_cols(form, cols);
+}
+
 /* x [tokens, cols], rows x_stride apart, as a product wants it: arranged or cut into integers, and packed;
  * `room` has input_floats. */
 static inline const float *prepare(const struct simd_ops *ops, const struct format_ops *form, long tokens,

@@ -38,10 +38,11 @@ def passes(engine, monkeypatch):
     kind = type(engine.model)
     forward, new_state = kind.forward, kind.new_state
 
-    def timed_forward(model, weights, state, ids, **options):
-        now[0] += PASS_SECONDS + TOKEN_SECONDS * len(ids)
-        fed.append(len(ids))
-        return forward(model, weights, state, ids, **options)
+    def timed_forward(model, weights, spans):
+        tokens = sum(len(span.ids) for span in spans)
+        now[0] += PASS_SECONDS + TOKEN_SECONDS * tokens
+        fed.append(tokens)
+        return forward(model, weights, spans)
 
     def slow_state(model, context):
         now[0] += SESSION_SECONDS

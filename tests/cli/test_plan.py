@@ -91,7 +91,7 @@ def test_what_cannot_be_is_told_before_anything_is_clocked(command_line, model, 
 
 
 def test_placement_and_slots_reach_the_plan(plan):
-    budget = plan("--budget", "4G")["floor"] + 6 * MIB
+    budget = plan("--budget", "4G")["floor"] + 2 * MIB
 
     prefix = plan("--budget", budget, "--placement", "prefix", "--ring-slots", 3)["trunk"]
     spread = plan("--budget", budget)["trunk"]

@@ -167,7 +167,8 @@ def test_sharded_banks_have_the_same_codebooks(moe, reference, tmp_path):
 def test_the_planner_counts_codebooks_and_tables(moe):
     opened = native_model(moe)
     bare = opened.model.scratch_bytes(8, 64) + row_checksum_bytes(opened.container.segments)
-    tables = opened.kernels.table_bytes("vq3", 96, 8) + 2 * opened.kernels.table_bytes("vq3", 96)
+    expert = (("vq3", 45, 96), ("vq3", 45, 96), ("vq3", 96, 45))
+    tables = sum(opened.kernels.product_bytes(*shape, 8) for shape in expert)
     assert opened.sizes(64, 8).scratch_bytes - bare == codebook_memory(opened.container.manifest) + tables
     # q, k, v, o in two stages and gate, up, down in three, for each layer; a table in three; 8 KiB a stage
     assert codebook_memory(opened.container.manifest) == (LAYERS * (4 * 2 + 3 * 3) + 3) * 8192

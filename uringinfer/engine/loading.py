@@ -20,7 +20,6 @@ from uringinfer.container.codebooks import read_codebooks
 from uringinfer.container.container import Container
 from uringinfer.container.manifest import Segment
 from uringinfer.container.row_checksums import row_checksum_bytes
-from uringinfer.engine.codebook_memory import codebook_bytes
 from uringinfer.engine.drafts import MOST_GUESSES
 from uringinfer.engine.engine import Engine
 from uringinfer.engine.expert_loading import (
@@ -30,6 +29,7 @@ from uringinfer.engine.expert_loading import (
     learned_usage,
     usage_curve,
 )
+from uringinfer.engine.kernel_memory import kernel_bytes
 from uringinfer.engine.load_options import CONTEXT_STEP, DEFAULT_CONTEXT, LoadOptions
 from uringinfer.engine.memory import carve_trunk, peak_resident_bytes, release_unused
 from uringinfer.engine.outputs import check_writable
@@ -151,14 +151,12 @@ class OpenModel:
         logits = 4 * (chunk if all_logits else guesses * parallel) * self.model.vocab_size
         kept = snapshots * self.model.snapshot_bytes(context)
         trials = self.model.trial_bytes(guesses + 1) if guesses else 0
-        codebooks = codebook_bytes(self.container.manifest, self.kernels, chunk)
+        arrays = self.model.scratch_bytes(chunk, context, parallel) + logits
+        kernels = kernel_bytes(self.container.manifest, self.model, self.kernels, chunk, arrays)
         return ModelSizes.of_segments(
             segments,
             state_bytes=parallel * (self.model.state_bytes(context) + kept + trials),
-            scratch_bytes=self.model.scratch_bytes(chunk, context, parallel)
-            + logits
-            + codebooks
-            + row_checksum_bytes(segments),
+            scratch_bytes=arrays + kernels + row_checksum_bytes(segments),
             staging_bytes=rows.staging_bytes,
             row_bytes=rows.row_bytes,
             experts=expert_sizes(self.container, self.model),

@@ -53,12 +53,22 @@ class Kernels(Protocol):
     def tables(self, weight: Weight, x: Floats) -> Tables | None:
         """What the products of x [T, n] with all weights that share this one's codebook have in common.
 
-        None where there is nothing to share. The memory they take is `table_bytes`."""
+        None where there is nothing to share, or where the tables of so many tokens would not fit into what
+        `product_bytes` announces."""
         ...
 
-    def table_bytes(self, format: str, cols: int, tokens: int = 1) -> int:
-        """Bytes of the tables that are in memory at once while rows of `cols` weights are multiplied with
-        `tokens` tokens; 0 for a format without a codebook."""
+    def product_bytes(
+        self, format: str, rows: int, cols: int, tokens: int = 1, *, by_heads: bool = False
+    ) -> int:
+        """Bytes that `matmul` takes beside its arguments and its result, at most, while it multiplies
+        `tokens` tokens with a weight [rows, cols]; `by_heads`: or `matmul_heads` does. `gated_networks`
+        takes, for each network, what its three products take. Shared tables of few tokens are in it once
+        more."""
+        ...
+
+    def function_bytes(self, nbytes: int) -> int:
+        """Bytes that any other function takes beside its arguments and its result, at most, if these take
+        `nbytes` at most together."""
         ...
 
     def rms_norm(self, x: Floats, weight: Floats | None, eps: float) -> Floats:

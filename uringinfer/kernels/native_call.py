@@ -35,6 +35,12 @@ def layout(weight: Weight) -> tuple[int, int]:
     return _LAYOUTS[weight.format]
 
 
+def format_number(name: str) -> int:
+    """The C enumeration's value of a format."""
+    number: int = _LAYOUTS[name][0]
+    return number
+
+
 def sections(weight: Weight) -> tuple[Any, Any]:
     """Pointers to a packed matrix' codes and scales; NULL where the format has none.
 

@@ -18,7 +18,7 @@ from uringinfer.kernels import checks, native_networks, native_vq
 from uringinfer.kernels.contract import SharedTables, Tables
 from uringinfer.kernels.formats import Weight, weight_format
 from uringinfer.kernels.gated_network import GatedNetwork
-from uringinfer.kernels.native_call import layout, sections
+from uringinfer.kernels.native_call import format_number, layout, sections
 from uringinfer.kernels.native_library import LEVELS, floats, lib, pointer, strided_floats, supported_levels
 from uringinfer.kernels.native_recurrent import NativeRecurrent
 from uringinfer.kernels.native_vq import NativeTables
@@ -62,19 +62,29 @@ class NativeKernels(NativeRecurrent):
 
     def tables(self, weight: Weight, x: Floats) -> NativeTables | None:
         """See `Kernels.tables`."""
-        if not weight_format(weight.format).stages:
+        stages = weight_format(weight.format).stages
+        if not stages:
             return None
         checks.dense("x", x, 2)
         checks.require(x.shape[1] == weight.cols, f"x {x.shape} does not meet rows of {weight.cols}")
+        if len(x) > native_vq.tokens_at_once(self._level, stages, weight.cols):
+            return None
         return native_vq.make_tables(self._level, self.threads, weight, x)
 
-    def table_bytes(self, format: str, cols: int, tokens: int = 1) -> int:
-        """See `Kernels.table_bytes`."""
-        stages = weight_format(format).stages
-        if not stages:
-            return 0
-        each = native_vq.table_bytes(self._level, stages, cols)
-        return each * min(tokens, native_vq.tokens_at_once(self._level, stages, cols))
+    def product_bytes(
+        self, format: str, rows: int, cols: int, tokens: int = 1, *, by_heads: bool = False
+    ) -> int:
+        """See `Kernels.product_bytes`."""
+        if weight_format(format).stages:
+            return native_vq.product_bytes(self._level, weight_format(format).stages, rows, cols, tokens)
+        number = format_number(format)
+        return int(
+            lib.kernels_product_bytes(self._level, self.threads, number, cols, max(1, tokens), by_heads)
+        )
+
+    def function_bytes(self, nbytes: int) -> int:
+        """See `Kernels.function_bytes`. What they take is on the threads' stacks."""
+        return 0
 
     def matmul(
         self, weight: Weight, x: Floats, out: Floats | None = None, *, tables: Tables | None = None

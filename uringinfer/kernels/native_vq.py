@@ -39,6 +39,14 @@ def tokens_at_once(level: int, stages: int, cols: int) -> int:
     return max(1, TABLES_AT_ONCE // table_bytes(level, stages, cols))
 
 
+def product_bytes(level: int, stages: int, rows: int, cols: int, tokens: int) -> int:
+    """Bytes of a product of `tokens` tokens: tables of as many as are in memory together, twice where they
+    may be shared, the scales as float32 and the codebook turned."""
+    at_once = tokens_at_once(level, stages, cols)
+    tables = min(max(1, tokens), at_once) * table_bytes(level, stages, cols) + _ALIGN
+    return 2 * tables + 4 * rows + 4 * stages * CENTROIDS * DIMENSION
+
+
 def make_tables(level: int, threads: int, weight: Weight, x: Floats) -> NativeTables:
     """The tables of x [T, cols] with the codebook of `weight`."""
     tokens, cols = x.shape

@@ -33,7 +33,7 @@ def one_by_one(
             _biased(kernels, weight, bias, x, _tables(kernels, weight, x, shared) if is_one else None)
             for weight, bias in ((network.gate, network.gate_bias), (network.up, network.up_bias))
         )
-        result[:] = _biased(kernels, network.down, network.down_bias, activation(gate, up), None)
+        _biased(kernels, network.down, network.down_bias, activation(gate, up), None, result)
     return out
 
 
@@ -50,7 +50,14 @@ def _tables(kernels: Kernels, weight: Weight, x: Floats, shared: SharedTables) -
 
 
 def _biased(
-    kernels: Kernels, weight: Weight, bias: Floats | None, x: Floats, tables: Tables | None
+    kernels: Kernels,
+    weight: Weight,
+    bias: Floats | None,
+    x: Floats,
+    tables: Tables | None,
+    out: Floats | None = None,
 ) -> Floats:
-    y = kernels.matmul(weight, x, tables=tables)
-    return y if bias is None else y + bias
+    y = kernels.matmul(weight, x, out, tables=tables)
+    if bias is not None:
+        y += bias
+    return y

@@ -18,12 +18,19 @@ from uringinfer.kernels.contract import SharedTables, Tables
 from uringinfer.kernels.formats import Weight, weight_format, weight_sections
 from uringinfer.kernels.gated_network import GatedNetwork
 from uringinfer.kernels.networks import one_by_one
+from uringinfer.kernels.numpy_latent import SCORES_PER_BLOCK
 from uringinfer.kernels.weight_format import Floats
 
 TILE_ROWS = 64
 """Rows decoded at a time: the tile stays in the second-level cache between decoding and product."""
 
-_SCORES_PER_BLOCK = 1 << 22
+_SCORE_COPIES = 6
+"""Arrays of scores that attention has at once, at most."""
+_DECODING = 8
+"""Times a tile's own memory that a decoder takes, with the tile."""
+_TEMPORARIES = 2
+"""Times its arguments and its result that a function takes for what stands between them."""
+_SMALL = 1 << 16
 _GELU = np.float32(np.sqrt(2 / np.pi))
 
 
@@ -50,9 +57,17 @@ class NumpyKernels:
     def tables(self, weight: Weight, x: Floats) -> None:
         """See `Kernels.tables`. A decoded tile of weights has nothing to share."""
 
-    def table_bytes(self, format: str, cols: int, tokens: int = 1) -> int:
-        """See `Kernels.table_bytes`."""
-        return 0
+    def product_bytes(
+        self, format: str, rows: int, cols: int, tokens: int = 1, *, by_heads: bool = False
+    ) -> int:
+        """See `Kernels.product_bytes`."""
+        decoded = rows if by_heads else min(TILE_ROWS, rows)
+        product = max(decoded, cols) if by_heads else decoded
+        return _DECODING * 4 * decoded * cols + 8 * tokens * product + _SMALL
+
+    def function_bytes(self, nbytes: int) -> int:
+        """See `Kernels.function_bytes`."""
+        return _TEMPORARIES * nbytes + _SCORE_COPIES * 4 * SCORES_PER_BLOCK + _SMALL
 
     def matmul(
         self, weight: Weight, x: Floats, out: Floats | None = None, *, tables: Tables | None = None
@@ -137,7 +152,7 @@ class NumpyKernels:
         groups, _, value_size = values.shape
         shared = heads // groups
         out = np.empty((tokens, heads, value_size), np.float32)
-        block = max(1, _SCORES_PER_BLOCK // (shared * (start + tokens)))
+        block = max(1, SCORES_PER_BLOCK // (shared * (start + tokens)))
         for first in range(0, tokens, block):
             last = min(first + block, tokens)
             end = start + last
