@@ -15,7 +15,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from uringinfer.container.checksum import PROVIDER
 from uringinfer.container.codebooks import read_codebooks
 from uringinfer.container.container import Container
 from uringinfer.container.manifest import Segment
@@ -32,6 +31,7 @@ from uringinfer.engine.expert_loading import (
 from uringinfer.engine.kernel_memory import kernel_bytes
 from uringinfer.engine.load_options import CONTEXT_STEP, DEFAULT_CONTEXT, LoadOptions
 from uringinfer.engine.memory import carve_trunk, peak_resident_bytes, release_unused
+from uringinfer.engine.obtained import obtained
 from uringinfer.engine.outputs import check_writable
 from uringinfer.engine.prompt import Prompter
 from uringinfer.engine.read_checks import open_checks
@@ -52,14 +52,13 @@ from uringinfer.planning.memory import (
     shares_note,
 )
 from uringinfer.planning.neighbours import Announcement
-from uringinfer.report import Setup
 from uringinfer.residency.embedding import row_sizes
 from uringinfer.residency.timeline import RecordingReader, Timeline
 from uringinfer.residency.trunk import Trunk
 from uringinfer.residency.usage import USAGE_FILE, USAGE_HINT
 from uringinfer.storage.arena import Arena
-from uringinfer.storage.direct import StorageFile, open_file
-from uringinfer.storage.reader import DEFAULT_QUEUE_DEPTH, Reader, open_reader
+from uringinfer.storage.direct import open_file
+from uringinfer.storage.reader import DEFAULT_QUEUE_DEPTH, open_reader
 
 Progress = Callable[[str, int, int], None]
 """Called with what is going on ("packing", "loading"), bytes done, bytes in all."""
@@ -345,7 +344,7 @@ class OpenModel:
                 routing=log,
                 timeline=timeline,
                 checker=checker,
-                setup=self._setup(options, plan, arena, file, reader, trunk),
+                setup=obtained(self, options, plan, arena, file, reader, trunk),
                 notes=[
                     *self.prompter.notes,
                     *self.kernels.notes,
@@ -371,49 +370,6 @@ class OpenModel:
                 if not options.snapshots:
                     raise
                 options = replace(options, snapshots=options.snapshots - 1)
-
-    def _setup(
-        self,
-        options: LoadOptions,
-        plan: MemoryPlan,
-        arena: Arena,
-        file: StorageFile,
-        reader: Reader,
-        trunk: Trunk,
-    ) -> Setup:
-        """What was asked for and what was obtained."""
-        context = self.context(options)
-        return Setup(
-            model=str(self.container.path),
-            family=self.model.family,
-            budget=plan.budget,
-            context=context,
-            chunk=self.chunk(options),
-            pass_tokens=plan.pass_tokens,
-            guesses=plan.guesses,
-            parallel=options.parallel,
-            pinned_bytes=plan.trunk.pinned_bytes,
-            streamed_bytes=plan.trunk.streamed_bytes,
-            plan_reason=plan.trunk.reason,
-            placement=plan.trunk.placement,
-            ring_slots=plan.trunk.ring_slots,
-            reader=reader.name,
-            is_direct=file.direct.is_direct,
-            direct_reason=file.direct.reason,
-            overlaps=trunk.overlaps,
-            arena_bytes=plan.arena_bytes,
-            huge_bytes=arena.huge_bytes(),
-            kernels=self.kernels.name,
-            simd=self.kernels.simd,
-            threads=self.kernels.threads,
-            cache_slots=plan.cache.slots if plan.cache else 0,
-            cache_bytes=plan.cache.nbytes if plan.cache else 0,
-            cache_policy=options.cache_policy if plan.cache else None,
-            lookahead=options.lookahead if plan.cache else 0,
-            verify_reads=options.verify_reads,
-            checksums=PROVIDER if options.verify_reads else None,
-            snapshots=options.snapshots,
-        )
 
 
 def _part(progress: Progress | None, what: str) -> Callable[[int, int], None] | None:
