@@ -38,6 +38,13 @@ def config_of(name, **changes):
     [
         ("llama", {"hidden_act": "relu"}, "hidden_act"),
         ("llama", {"sliding_window": 8}, "sliding_window"),
+        (
+            "llama",
+            {"sliding_window": 8, "max_window_layers": 1, "use_sliding_window": True},
+            "sliding_window",
+        ),
+        ("llama", {"rope_ratio": 2.0}, "rope_ratio"),
+        ("llama", {"layer_types": ["full_attention", "sliding_attention"] * 2}, "layer_types"),
         ("llama", {"attention_multiplier": 0.5}, "attention_multiplier"),
         ("llama", {"rope_interleaved": True}, "rope_interleaved"),
         ("llama", {"partial_rotary_factor": 0.5}, "partial_rotary_factor"),
@@ -58,7 +65,7 @@ def config_of(name, **changes):
         ("llama", {"num_key_value_heads": 3}, "num_key_value_heads"),
         ("llama", {"rms_norm_eps": float("nan")}, "rms_norm_eps"),
         ("llama", {"tie_word_embeddings": "yes"}, "tie_word_embeddings"),
-        ("mistral", {"layer_types": ["full_attention"] * 3}, "layer_types"),
+        ("mistral", {"layer_types": ["full_attention"] * 3, "sliding_window": 8}, "layer_types"),
         ("mistral", {"attention_bias": True}, "attention_bias"),
         ("qwen2", {"layer_types": ["chunked_attention"] * 3}, "layer_types"),
         ("qwen3", {"mlp_bias": True}, "mlp_bias"),
@@ -70,7 +77,19 @@ def test_a_setting_that_cannot_be_honoured_is_refused_by_name(name, changes, nam
         model_from_config(config_of(name, **changes))
 
 
-@pytest.mark.parametrize("changes", [{"head_dim": None}, {"new_switch": False}, {"attention_dropout": 0.1}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"head_dim": None},
+        {"new_switch": False},
+        {"attention_dropout": 0.1},
+        {"num_beams": 1, "repetition_penalty": 1.0, "temperature": 0.6, "max_sequence_length": 2048},
+        {"rope_ratio": 1.0, "logits_scaling": 1, "norm_type": "rmsnorm", "position_embedding_type": "rope"},
+        {"layer_types": ["full_attention"] * 3, "sliding_window": None},
+        {"sliding_window": 1 << 20},
+        {"sliding_window": 8, "use_sliding_window": False, "max_window_layers": 2},
+    ],
+)
 def test_a_setting_that_switches_nothing_on_is_accepted(changes):
     assert model_from_config(config_of("llama", **changes)).family == "llama"
 

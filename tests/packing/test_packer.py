@@ -12,6 +12,7 @@ from uringinfer.container import Container
 from uringinfer.errors import EnvironmentError_, IntegrityError, UsageError
 from uringinfer.packing import packer, staging, writer
 from uringinfer.packing.packer import pack
+from uringinfer.packing.safetensors_header import read_header
 
 
 @pytest.fixture
@@ -314,3 +315,18 @@ def test_there_are_no_more_threads_than_blocks_to_write(checkpoint, tmp_path, mo
 def test_a_number_of_jobs_that_cannot_be_is_refused(checkpoint, tmp_path, jobs):
     with pytest.raises(UsageError, match=f"{jobs} jobs were asked for; give 1 to 64"):
         pack(checkpoint, tmp_path / "m.uring", jobs=jobs)
+
+
+def test_a_matrix_of_zeros_is_noted_and_a_bias_of_zeros_is_not(tmp_path):
+    checkpoint = make_checkpoint(tmp_path / "hf", shard_bytes=1 << 30)
+    (shard,) = checkpoint.glob("*.safetensors")
+    name = "model.layers.1.mlp.up_proj.weight"
+    place = read_header(shard).tensors[name]
+    with shard.open("r+b") as file:
+        file.seek(place.offset)
+        file.write(bytes(place.tensor.nbytes))
+    notes = pack(checkpoint, tmp_path / "m.uring").notes
+    assert [note for note in notes if "zero" in note] == [
+        f"tensor {name} is zero throughout: was the download complete? --check-source compares it with"
+        " published digests"
+    ]

@@ -19,7 +19,11 @@ _COLOURS = {Status.OK: "green", Status.NOTE: "yellow", Status.PROBLEM: "red"}
 
 @click.command()
 @click.argument("model", type=click.Path(path_type=Path), required=False)
-@click.option("--deep", is_flag=True, help="Also check every CRC32 of a container, as `verify` does.")
+@click.option(
+    "--deep",
+    is_flag=True,
+    help="Also read and check all: a container as `verify` does, a checkpoint by its download's digests.",
+)
 @click.option(
     "--seconds",
     type=click.FloatRange(0),

@@ -16,8 +16,9 @@ from uringinfer.packing.layout import SegmentSize
 from uringinfer.packing.packer import MAX_JOBS
 from uringinfer.packing.recipe import KEEP, MAX_SEED, parse_rule, with_stages
 from uringinfer.packing.reclaim import check_asked
+from uringinfer.packing.source_checksums import require_source
 from uringinfer.packing.staging import partial_path
-from uringinfer.units import format_rate, format_size
+from uringinfer.units import counted, format_rate, format_size
 
 
 def _layer_range(text: str) -> tuple[int, int]:
@@ -85,6 +86,11 @@ def _layer_range(text: str) -> tuple[int, int]:
     help="Threads that read and write. [default: 8, or one for each CPU]",
 )
 @click.option("--force", is_flag=True, help="Replace OUT, once the new container is whole.")
+@click.option(
+    "--check-source",
+    is_flag=True,
+    help="First compare the checkpoint's files with the digests that its download left.",
+)
 @click.option("--dry-run", is_flag=True, help="Check everything and show the layout; write nothing.")
 @quiet_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -101,6 +107,7 @@ def command(
     reclaim: int,
     jobs: int | None,
     force: bool,
+    check_source: bool,
     dry_run: bool,
     quiet: bool,
     as_json: bool,
@@ -122,6 +129,17 @@ def command(
     reclaims = check_asked(reclaim)
     rules = [parse_rule(rule) for rule in tensors]
     trunk, experts, *others = with_stages([trunk, experts, *(form for _, form in rules)], stages)
+    if check_source:
+        with progress(wanted=not quiet) as report:
+            checked = require_source(
+                checkpoint,
+                None if report is None else lambda done, total: report("checking the source", done, total),
+            )
+        unknown = f"; of {checked.unknown} others none is known" if checked.unknown else ""
+        click.echo(
+            f"{counted(checked.checked, 'file')}, {format_size(checked.nbytes)}, as published{unknown}",
+            err=True,
+        )
     try:
         with progress(wanted=not quiet) as report:
             result = pack(

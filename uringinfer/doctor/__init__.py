@@ -29,8 +29,9 @@ def diagnose(
 ) -> Iterator[Finding]:
     """The findings about this machine, then about the model at `path`, each as soon as it is known.
 
-    `deep` checks every CRC32 of a container and calls `progress` with (bytes done, bytes in all). `seconds`
-    is how long the drive is clocked. Raises UsageError if there is no model at `path`.
+    `deep` checks every CRC32 of a container, or every known digest of a checkpoint's files, and calls
+    `progress` with (bytes done, bytes in all). `seconds` is how long the drive is clocked. Raises UsageError
+    if there is no model at `path`.
     """
     yield from check_machine(proc, sys)
     if path is not None:

@@ -20,6 +20,7 @@ from uringinfer.engine.opening import open_model
 from uringinfer.errors import UringinferError, UsageError
 from uringinfer.models import model_from_config
 from uringinfer.models.verification import verify
+from uringinfer.packing.source_checksums import check_source
 from uringinfer.packing.sources import open_source
 from uringinfer.storage.device import find_device
 from uringinfer.storage.direct import StorageFile, open_file
@@ -88,7 +89,7 @@ def check_checksums(
 ) -> Finding:
     """Whether every byte of a container is what was packed; names the first damage."""
     if not is_packed:
-        return note("checksums", "a checkpoint has none", "pack it and check the container")
+        return check_digests(path, progress)
     try:
         report = verify(path, progress=progress)
     except UringinferError as error:
@@ -104,6 +105,28 @@ def check_checksums(
         f"{len(report.damaged)} of {report.targets} parts are damaged, the first: {report.damaged[0]}",
         "copy the container again, or pack it again with --force",
     )
+
+
+def check_digests(path: Path, progress: Callable[[int, int], None] | None = None) -> Finding:
+    """Whether a checkpoint's files are those that were published, by the digests that a download left."""
+    try:
+        report = check_source(path, progress)
+    except UringinferError as error:
+        return problem("checksums", error.message, error.hint)
+    if report.damaged:
+        return problem(
+            "checksums",
+            f"{len(report.damaged)} of {report.checked} files are damaged, the first: {report.damaged[0]}",
+            "delete what is damaged and download it again",
+        )
+    if not report.checked:
+        return note(
+            "checksums",
+            "no digest of a file is known: a hub cache or 'hf download --local-dir' keeps them",
+            "pack it and check the container",
+        )
+    others = f"; of {report.unknown} others none is known" if report.unknown else ""
+    return ok("checksums", f"{report.checked} files have the digests that were published{others}")
 
 
 def check_fit(path: Path) -> Finding:

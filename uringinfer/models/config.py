@@ -20,16 +20,55 @@ _HOUSEKEEPING = """
 """
 _TRAINING = """
     initializer_range initializer_factor attention_dropout attention_probs_dropout_prob hidden_dropout
+    dropout dropout_rate attn_dropout embd_dropout embedding_dropout ffn_dropout classifier_dropout layerdrop
+    init_std init_method_std rescale_prenorm_residual gradient_checkpointing_kwargs ddp_timeout
     hidden_dropout_prob resid_pdrop embd_pdrop attn_pdrop gradient_checkpointing router_aux_loss_coef
     router_z_loss_coef router_jitter_noise aux_loss_alpha seq_aux
 """
 _RUNNING = """
     use_cache pretraining_tp ep_size chunk_size_feed_forward output_router_logits output_attentions
-    output_hidden_states return_dict use_return_dict max_length min_length do_sample temperature top_p top_k
-    quantization_config
+    output_hidden_states return_dict use_return_dict quantization_config attn_implementation use_flash_attn
+    use_flash_attention use_flash_attention_2 flash_attention use_sdpa _flash_attn_2_enabled use_fused_rope
+    use_fused_mlp max_sequence_length max_seq_len max_seq_length seq_length sequence_length seq_len
+    model_max_length tokenizer_model_max_length max_position_embeddings_original
 """
-HARMLESS = frozenset(f"{_HOUSEKEEPING} {_TRAINING} {_RUNNING}".split())
-"""Keys that say nothing about inference in float32. `quantization_config` is judged by `ConfigReader`."""
+_GENERATION = """
+    max_length min_length max_new_tokens min_new_tokens do_sample temperature top_p top_k min_p typical_p
+    epsilon_cutoff eta_cutoff num_beams num_beam_groups num_return_sequences early_stopping length_penalty
+    repetition_penalty encoder_repetition_penalty diversity_penalty no_repeat_ngram_size
+    encoder_no_repeat_ngram_size bad_words_ids forced_bos_token_id forced_eos_token_id suppress_tokens
+    begin_suppress_tokens exponential_decay_length_penalty remove_invalid_values renormalize_logits
+    penalty_alpha output_scores output_logits return_dict_in_generate use_model_defaults
+"""
+HARMLESS = frozenset(f"{_HOUSEKEEPING} {_TRAINING} {_RUNNING} {_GENERATION}".split())
+"""Keys that say nothing about what a forward pass computes in float32: older tools write the defaults of
+generation into config.json as well. `quantization_config` is judged by `ConfigReader`."""
+
+NEUTRAL: Mapping[str, tuple[Any, ...]] = {
+    "decoder_sparse_step": (1,),
+    "embedding_multiplier": (1, 1.0),
+    "hidden_activation": ("silu", "swish"),
+    "layernorm_type": ("rmsnorm", "rms_norm"),
+    "logit_scale": (1, 1.0),
+    "logits_scaling": (1, 1.0),
+    "moe_layer_freq": (1,),
+    "n_group": (1,),
+    "norm_type": ("rmsnorm", "rms_norm"),
+    "normalization_type": ("rmsnorm", "rms_norm"),
+    "partial_rotary_factor": (1, 1.0),
+    "position_embedding_type": ("rope", "rotary"),
+    "position_encoding_type": ("rope", "rotary"),
+    "residual_multiplier": (1, 1.0),
+    "rope_pct": (1, 1.0),
+    "rope_ratio": (1, 1.0),
+    "rotary_pct": (1, 1.0),
+    "routed_scaling_factor": (1, 1.0),
+    "topk_group": (1,),
+    "use_rms_norm": (True,),
+    "use_rmsnorm": (True,),
+    "use_rotary": (True,),
+}
+"""Values at which a key that a family does not know changes nothing: what every family here does anyway."""
 
 _QUANT_METHODS = ("fp8", "mxfp4", "compressed-tensors", "modelopt", "awq", "gptq", "fbgemm_fp8")
 _FP8_BLOCKS = (16, 32, 64, 128)
@@ -134,9 +173,24 @@ class ConfigReader:
         if "quantization_config" not in self._read:
             self._judge_quantization()
         for key, value in self._config.items():
-            unread = key not in self._read and key not in HARMLESS
-            if unread and value not in (None, False, [], {}, ""):
+            if key in self._read or key in HARMLESS or value in (None, False, [], {}, ""):
+                continue
+            if not self._is_neutral(key, value):
                 raise self.refuse(key, "it to be absent: it is not known to be harmless")
+
+    def _is_neutral(self, key: str, value: Any) -> bool:
+        """Whether a key that nobody read changes nothing at this value."""
+        if key in ("layer_types", "attention_types"):
+            full = isinstance(value, list) and all(kind == "full_attention" for kind in value)
+            return full and not self._config.get("sliding_window", "by default")
+        if key == "sliding_window":  # none, where it is switched off or no context is longer
+            context = self._config.get("max_position_embeddings")
+            return self._config.get("use_sliding_window") is False or (
+                isinstance(value, int) and isinstance(context, int) and value >= context
+            )
+        if key == "max_window_layers":
+            return not self._config.get("use_sliding_window")
+        return value in NEUTRAL.get(key, ())
 
     def _judge_quantization(self) -> None:
         """Lets pass what `packing` keeps, which looks at the tensors itself; of FP8, square blocks alone."""

@@ -18,6 +18,7 @@ from typing import Any
 from uringinfer.container.fields import Fields, parse_object
 from uringinfer.container.manifest import MANIFEST_NAME
 from uringinfer.errors import EnvironmentError_, IntegrityError, UnsupportedModelError, UsageError
+from uringinfer.packing.downloads import HEAD_BYTES, foreign_content, missing_reason
 from uringinfer.packing.safetensors_header import ShardHeader, ShardTensor, read_header
 from uringinfer.packing.source import Bytes, SourceTensor
 from uringinfer.packing.windows import read_range
@@ -79,10 +80,13 @@ class CheckpointSource:
         config = parse_object(_read(path / "config.json"), str(path / "config.json"))
         with _collector_paused():
             index = _read_index(path)
+            stale = None if index is None else _stale_index(path, index)
+            index = None if stale else index
             shards = _read_headers(path, _shard_names(path, index))
             if index is not None:
                 _check_index(path / INDEX_NAME, index, shards)
             source = cls(path, config, shards)
+            source.notes += [stale] if stale else []
         source._files = {shard.path: open_file(shard.path) for shard in shards}
         return source
 
@@ -101,7 +105,8 @@ class CheckpointSource:
         return {path.name: data for path, data in files.items()}
 
     def _auxiliary_paths(self) -> list[Path]:
-        return [self.path / name for name in AUXILIARY_NAMES if (self.path / name).exists()]
+        """A link that leads nowhere is among them: it says that the file belongs there."""
+        return [self.path / name for name in AUXILIARY_NAMES if os.path.lexists(self.path / name)]
 
     def read_rows(self, name: str, start: int, stop: int, out: Bytes) -> None:
         shard, entry = self._places[name]
@@ -128,11 +133,18 @@ def _collector_paused() -> Iterator[None]:
 def _read(path: Path) -> bytes:
     try:
         with open_regular(path) as file:
-            return file.read()
+            data = file.read()
     except FileNotFoundError:
-        raise IntegrityError(f"{path} is missing", hint="download the checkpoint's small files too") from None
+        reason = missing_reason(path.parent, path.name)
+        raise IntegrityError(
+            f"{path} is missing" + (f": {reason}" if reason else ""),
+            hint="download the checkpoint's small files too",
+        ) from None
     except OSError as error:
         raise EnvironmentError_(f"cannot read {path}: {os.strerror(error.errno or 0)}") from error
+    if (foreign := foreign_content(path, data[:HEAD_BYTES])) is not None:
+        raise foreign
+    return data
 
 
 def _check_json(path: Path, data: bytes) -> None:
@@ -166,16 +178,30 @@ def _read_index(path: Path) -> dict[str, str] | None:
     }
 
 
+def _stale_index(path: Path, index: Mapping[str, str]) -> str | None:
+    """The note that the index is of no use, if it speaks of shards that are not there and the whole model
+    lies beside it in one file, as after a conversion or a merge; None if it is of use."""
+    names = set(index.values())
+    missing = [name for name in names if not (path / name).is_file()]
+    if not missing or SINGLE_NAME in names or not (path / SINGLE_NAME).is_file():
+        return None
+    return (
+        f"{INDEX_NAME} names {len(missing)} files that are not there ({_shorten(sorted(missing))});"
+        f" the model is taken from {SINGLE_NAME}, which is whole"
+    )
+
+
 def _shard_names(path: Path, index: Mapping[str, str] | None) -> list[str]:
     """The shards to read, in order of name. Raises IntegrityError naming those that are missing."""
     found = {file.name for file in path.glob("*.safetensors")}
     if index is not None:
         names = sorted(set(index.values()))
-        missing = [name for name in names if name not in found]
+        missing = [name for name in names if name not in found or not (path / name).exists()]
         if missing:
+            reason = missing_reason(path, missing[0])
             raise IntegrityError(
                 f"{path}: {len(missing)} of {len(names)} shards named by {INDEX_NAME} missing:"
-                f" {_shorten(missing)}",
+                f" {_shorten(missing)}" + (f"; {reason}" if reason else ""),
                 hint="download them (hf download continues where it stopped)",
             )
         return names

@@ -43,6 +43,7 @@ from uringinfer.packing.sources import open_source
 from uringinfer.packing.staging import Staging, check_replaceable, lacking_space, partial_path
 from uringinfer.packing.windows import Bytes, aligned_buffer, read_range
 from uringinfer.packing.writer import BUFFER_BYTES, BlockStream
+from uringinfer.packing.zeros import WatchedSource
 from uringinfer.storage.direct import StorageFile, open_file
 
 Progress = Callable[[int, int], None]
@@ -129,7 +130,7 @@ def pack(
     start = time.monotonic()
     out = Path(out)
     recipe = Recipe(trunk, experts, tuple(tensors), seed)
-    source = open_source(Path(checkpoint))
+    source = WatchedSource(open_source(Path(checkpoint)))
     try:
         layout = make_layout(make_model(source.config), source, segment, recipe)
         auxiliary = dict(source.auxiliary_files())

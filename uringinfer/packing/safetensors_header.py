@@ -15,6 +15,7 @@ from pathlib import Path
 
 from uringinfer.container.fields import MAX_INTEGER, Fields, parse_object
 from uringinfer.errors import IntegrityError
+from uringinfer.packing.downloads import HEAD_BYTES, foreign_content, unfinished_beside
 from uringinfer.packing.source import DTYPE_BITS, SourceTensor
 from uringinfer.storage.regular import open_regular
 from uringinfer.units import counted
@@ -53,9 +54,16 @@ def read_header(path: Path) -> ShardHeader:
     with open_regular(path) as file:
         file_bytes = os.fstat(file.fileno()).st_size
         prefix = file.read(_LENGTH_BYTES)
+        if (foreign := foreign_content(path, prefix + file.peek(HEAD_BYTES)[:HEAD_BYTES])) is not None:
+            raise foreign
         if len(prefix) < _LENGTH_BYTES:
             raise _short(path, file_bytes, _LENGTH_BYTES, "at least")
         (length,) = struct.unpack("<Q", prefix)
+        if length == 0:
+            raise IntegrityError(
+                f"{path}: begins with zeros: its download did not finish",
+                hint="resume the download from where it stopped (hf download, or curl -C - -O URL)",
+            )
         if length > MAX_HEADER_BYTES:
             raise IntegrityError(
                 f"{path}: says its header has {length} bytes, more than {MAX_HEADER_BYTES}",
@@ -77,8 +85,10 @@ def read_header(path: Path) -> ShardHeader:
 
 def _short(path: Path, actual: int, needed: int, qualifier: str = "") -> IntegrityError:
     words = " ".join(filter(None, [qualifier, str(needed)]))
+    begun = unfinished_beside(path)
     return IntegrityError(
-        f"{path}: {counted(needed - actual, 'byte')} short: it holds {actual} of {words}",
+        f"{path}: {counted(needed - actual, 'byte')} short: it holds {actual} of {words}"
+        + (f"; its download did not finish ({begun})" if begun else ""),
         hint="resume the download from where it stopped (hf download, or curl -C - -O URL)",
     )
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from uringinfer.errors import UsageError
 from uringinfer.packing.checkpoint import CheckpointSource
+from uringinfer.packing.downloads import check_content
 from uringinfer.packing.quantised import with_kept_matrices
 from uringinfer.packing.source import TensorSource
 
@@ -18,6 +19,7 @@ def open_source(path: Path) -> TensorSource:
     if path.is_dir():
         return with_kept_matrices(CheckpointSource.open(path))
     if path.is_file():
+        check_content(path)
         from uringinfer.packing.gguf import GgufSource  # the gguf package takes a while to import
 
         return GgufSource.open(path)
