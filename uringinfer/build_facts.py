@@ -18,7 +18,7 @@ from uringinfer.kernels import open_kernels
 from uringinfer.storage.denial import SWITCHED_OFF, Denial
 from uringinfer.storage.uring import open_ring
 
-_LIBRARIES = ("numpy", "tokenizers", "tiktoken", "gguf", "isal")
+_LIBRARIES = ("numpy", "tokenizers", "gguf", "isal")
 _LIBURING = re.compile(r"/\S*/liburing\.so\.([\d.]+)")
 
 

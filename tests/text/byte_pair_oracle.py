@@ -5,7 +5,7 @@ import itertools
 import regex
 
 # one pattern an alternative, in the order in which they are tried; Han is excluded by a look-ahead here
-_SPLIT = regex.compile(
+SPLIT = regex.compile(
     r"\p{Han}+"
     r"|[^\r\n\p{L}\p{N}]?(?:(?!\p{Han})[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])*"
     r"(?:(?!\p{Han})[\p{Ll}\p{Lm}\p{Lo}\p{M}])+(?i:'(?:s|t|re|ve|m|ll|d))?"
@@ -21,7 +21,7 @@ _SPLIT = regex.compile(
 
 def encode_plainly(text, ranks):
     """Ids of `text`; `ranks` are the bytes of tokens to their ids."""
-    return [token for piece in _SPLIT.findall(text) for token in _merge(piece.encode(), ranks)]
+    return [token for piece in SPLIT.findall(text) for token in _merge(piece.encode(), ranks)]
 
 
 def _merge(piece, ranks):

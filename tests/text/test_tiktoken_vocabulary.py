@@ -1,7 +1,6 @@
 """Small tiktoken.model files against `byte_pair_oracle`."""
 
 import base64
-import builtins
 import json
 
 import pytest
@@ -9,10 +8,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.text.byte_pair_oracle import encode_plainly
-from uringinfer.errors import EnvironmentError_, IntegrityError
+from uringinfer.errors import IntegrityError
+from uringinfer.text.tiktoken_vocabulary import _bounded, merge_pairs
 from uringinfer.text.tokenizer import Tokenizer
-
-pytest.importorskip("tiktoken", reason="needs the extra 'tiktoken'")
 
 WORDS = [
     "hello",
@@ -125,15 +123,20 @@ def test_damaged_added_tokens_are_named(tmp_path, added, message):
         Tokenizer.open(tmp_path)
 
 
-def test_without_the_package_the_remedy_is_told(tmp_path, monkeypatch):
-    write(tmp_path)
-    real_import = builtins.__import__
-
-    def refuse(name, *args, **kwargs):
-        if name == "tiktoken":
-            raise ImportError(name)
-        return real_import(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.raises(EnvironmentError_, match=r"uringinfer\[tiktoken\].*--ids"):
+def test_a_file_without_a_token_for_each_byte_is_refused(tmp_path):
+    write(tmp_path, {piece: rank for piece, rank in RANKS.items() if piece != b"a"})
+    with pytest.raises(IntegrityError, match="no token for the byte 0x61"):
         Tokenizer.open(tmp_path)
+
+
+def test_long_words_are_merged_as_the_package_tiktoken_does():
+    tiktoken = pytest.importorskip("tiktoken", reason="the oracle; extra 'test'")
+    package = tiktoken.Encoding("x", pat_str=r"\S+|\s+", mergeable_ranks=RANKS, special_tokens={})
+    words = ["hello" * 500, "Hello东京北京" * 40, "é" * 999, "12345)!(" * 80]
+    for word in words:
+        assert merge_pairs(word.encode(), RANKS) == package.encode_ordinary(word)
+
+
+def test_a_text_is_cut_where_kimis_own_tokenizer_cuts_it(tokenizer):
+    assert [len(piece) for piece in _bounded("ab " * 200_000)] == [400_000, 200_000]
+    assert [len(piece) for piece in _bounded("x" * 410_000)] == [25_000] * 16 + [10_000]

@@ -1,53 +1,29 @@
 """A tokenizer in GGUF metadata -> the files of a Hugging Face checkpoint.
 
-Two models: byte-level BPE ("gpt2") with its merges and a named pre-tokenizer, and SentencePiece's BPE
-("llama"), whose merges follow from the scores of its pieces. Pre-tokenizers are those of the original
-tokenizer.json files, by the name that llama.cpp gives them.
+Two models: byte-level BPE ("gpt2") with its merges and a named way of splitting text (`gguf_splitting`), and
+SentencePiece's BPE ("llama"), whose merges follow from the scores of its pieces.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from uringinfer.errors import IntegrityError
 from uringinfer.packing.gguf_config import Metadata
+from uringinfer.packing.gguf_splitting import BYTE_LEVEL, SPLITTINGS, Splitting, assumed_name
 
-_CONTROL, _USER_DEFINED = 3, 4
+_NORMAL, _CONTROL, _USER_DEFINED = 1, 3, 4
 
-_BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-_LLAMA3_SPLIT = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
-    r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_BYTE_PIECE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
+_MARKER = re.compile(
+    r"<\|[^\s|]+\|>|<｜[^\s｜]+｜>|</?[a-z_]+(?:_of_turn|:[a-z_]+)>|\[/?(?:INST|[A-Z]+(?:_[A-Z]+)+)\]"
 )
-_QWEN2_SPLIT = _LLAMA3_SPLIT.replace(r"\p{N}{1,3}", r"\p{N}")
-
-
-def _split(pattern: str) -> dict[str, Any]:
-    steps = [
-        {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False},
-        _BYTE_LEVEL | {"use_regex": False},
-    ]
-    return {"type": "Sequence", "pretokenizers": steps}
-
-
-_DIGITS = {
-    "type": "Sequence",
-    "pretokenizers": [{"type": "Digits", "individual_digits": True}, _BYTE_LEVEL],
-}
-_PRE_TOKENIZERS: dict[str, dict[str, Any]] = {
-    "gpt-2": _BYTE_LEVEL,
-    "default": _BYTE_LEVEL,
-    "smollm": _DIGITS,
-    "llama-bpe": _split(_LLAMA3_SPLIT),
-    "smaug-bpe": _split(_LLAMA3_SPLIT),
-    "qwen2": _split(_QWEN2_SPLIT),
-}
-_NORMALIZED = {"qwen2"}
-_IGNORES_MERGES = {"llama-bpe"}
-_BEGINS_TEXT = {"llama-bpe"}
-"""Pre-tokenizers whose models begin a text with the bos token where the file does not say."""
+"""Texts that only a chat format's markers have."""
+_MOST_NAMED = 5
+"""Tokens that one note names."""
 
 
 def tokenizer_files(metadata: Metadata) -> tuple[dict[str, bytes], list[str]]:
@@ -58,81 +34,140 @@ def tokenizer_files(metadata: Metadata) -> tuple[dict[str, bytes], list[str]]:
     if "tokenizer.ggml.model" not in metadata.values:
         return {}, ["the file holds no tokenizer; use token numbers"]
     kind = metadata.text("tokenizer.ggml.model")
-    pre = metadata.text("tokenizer.ggml.pre", "default")
-    if kind not in ("gpt2", "llama") or (kind == "gpt2" and pre not in _PRE_TOKENIZERS):
-        return {}, [f"tokenizer {kind}/{pre} is not known, the container will have none; use token numbers"]
     tokens = metadata.items("tokenizer.ggml.tokens", str)
-    add_bos = metadata.flag("tokenizer.ggml.add_bos_token", kind == "llama" or pre in _BEGINS_TEXT)
+    notes: list[str] = []
+    pre = metadata.text("tokenizer.ggml.pre", "")
+    if kind == "gemma4":
+        kind, pre = "gpt2", pre or "gemma4"
+    if kind == "gpt2" and not pre:
+        pre = assumed_name(metadata.text("general.architecture", ""), set(tokens))
+        notes.append(
+            f"the file does not name how its tokenizer splits text (tokenizer.ggml.pre): '{pre}' is assumed, "
+            "and text may be split wrongly"
+        )
+    if kind not in ("gpt2", "llama"):
+        return {}, [f"tokenizer '{kind}' is not known, the container will have none; use token numbers"]
+    if kind == "gpt2" and pre not in SPLITTINGS:
+        what = f"the tokenizer splits text in a way that is not known ('{pre}')"
+        return {}, [f"{what}, the container will have none; use token numbers"]
+    splitting = SPLITTINGS[pre] if kind == "gpt2" else None
+    begins = kind == "llama" or (splitting is not None and splitting.begins_text)
+    add_bos = metadata.flag("tokenizer.ggml.add_bos_token", begins)
+    vocabulary, same = _vocabulary(tokens, notes)
     tokenizer: dict[str, Any] = {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": _added_tokens(metadata, tokens),
+        "added_tokens": _added_tokens(metadata, tokens, vocabulary, notes),
         "normalizer": None,
     }
-    tokenizer |= _byte_level(metadata, tokens, pre) if kind == "gpt2" else _sentence_piece(metadata, tokens)
-    tokenizer["post_processor"] = _begin_with(metadata, tokens) if add_bos else None
+    if splitting is not None:
+        tokenizer |= _merged(metadata, vocabulary, splitting)
+    else:
+        tokenizer |= _sentence_piece(metadata, tokens, vocabulary)
+    tokenizer["post_processor"] = _begin_with(metadata, tokens, vocabulary) if add_bos else None
+    if same:
+        tokenizer["same_tokens"] = {str(number): first for number, first in same.items()}
     config = _tokenizer_config(metadata, tokens, add_bos)
     documents = {
         "tokenizer.json": tokenizer,
         "tokenizer_config.json": config,
         "generation_config.json": _generation_config(metadata),
     }
-    return {name: (json.dumps(value) + "\n").encode() for name, value in documents.items()}, []
+    return {name: (json.dumps(value) + "\n").encode() for name, value in documents.items()}, notes
 
 
-def _vocabulary(metadata: Metadata, tokens: list[str]) -> dict[str, int]:
-    vocabulary = {token: number for number, token in enumerate(tokens)}
-    if len(vocabulary) != len(tokens):
-        raise IntegrityError(f"{metadata.path}: {len(tokens) - len(vocabulary)} tokens stand twice")
-    return vocabulary
+def _vocabulary(tokens: list[str], notes: list[str]) -> tuple[dict[str, int], dict[int, int]]:
+    """Each token's first number, and the numbers of tokens that stood before, to the first."""
+    vocabulary: dict[str, int] = {}
+    same: dict[int, int] = {}
+    for number, token in enumerate(tokens):
+        first = vocabulary.setdefault(token, number)
+        if first != number:
+            same[number] = first
+    if same:
+        named = [f"{tokens[number]!a} ({first} and {number})" for number, first in same.items()]
+        notes.append(
+            f"{len(same)} tokens of the vocabulary stand twice; text becomes the first: {_few(named)}"
+        )
+    return vocabulary, same
 
 
-def _added_tokens(metadata: Metadata, tokens: list[str]) -> list[dict[str, Any]]:
-    """Tokens that text is split at before all else: control tokens, and those the model's authors added."""
-    if "tokenizer.ggml.token_type" not in metadata.values:
-        return []
-    types = metadata.items("tokenizer.ggml.token_type", int)
-    if len(types) != len(tokens):
-        raise IntegrityError(f"{metadata.path}: {len(types)} token types for {len(tokens)} tokens")
+def _few(names: list[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _added_tokens(
+    metadata: Metadata, tokens: list[str], vocabulary: Mapping[str, int], notes: list[str]
+) -> list[dict[str, Any]]:
+    """Tokens that text is split at before all else: control tokens, and those the model's authors added.
+
+    Some files give no types, or type a chat format's markers as ordinary: markers that no merge makes are
+    control tokens all the same.
+    """
+    types = [_NORMAL] * len(tokens)
+    has_types = "tokenizer.ggml.token_type" in metadata.values
+    if has_types:
+        types = metadata.items("tokenizer.ggml.token_type", int)
+        if len(types) != len(tokens):
+            raise IntegrityError(f"{metadata.path}: {len(types)} token types for {len(tokens)} tokens")
+    made = set()
+    if "tokenizer.ggml.merges" in metadata.values:
+        made = {merge.replace(" ", "", 1) for merge in metadata.items("tokenizer.ggml.merges", str)}
+    named = {metadata.index(f"tokenizer.ggml.{name}_token_id") for name in ("bos", "eos", "eot", "eom")}
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
-    return [
-        {"id": number, "content": token, **plain, "special": kind == _CONTROL}
-        for number, (token, kind) in enumerate(zip(tokens, types, strict=True))
-        if kind in (_CONTROL, _USER_DEFINED)
-    ]
+    added, promoted = [], []
+    for number, (token, kind) in enumerate(zip(tokens, types, strict=True)):
+        if kind == _NORMAL and vocabulary[token] == number and token not in made:
+            is_marker = number in named if len(token) > 1 else False
+            if (is_marker or _MARKER.fullmatch(token)) and not _BYTE_PIECE.fullmatch(token):
+                kind = _CONTROL
+                promoted.append(token)
+        if kind in (_CONTROL, _USER_DEFINED) and vocabulary[token] == number:
+            added.append({"id": number, "content": token, **plain, "special": kind == _CONTROL})
+    if promoted and has_types:
+        notes.append(f"tokens that the file types as ordinary text are taken as markers: {_few(promoted)}")
+    elif not has_types:
+        what = f"these are taken as markers: {_few(promoted)}" if promoted else "none is taken as a marker"
+        notes.append(f"the file does not give its tokens' types; {what}")
+    return added
 
 
-def _byte_level(metadata: Metadata, tokens: list[str], pre: str) -> dict[str, Any]:
+def _merged(metadata: Metadata, vocabulary: Mapping[str, int], splitting: Splitting) -> dict[str, Any]:
     merges = [merge.split(" ") for merge in metadata.items("tokenizer.ggml.merges", str)]
-    vocabulary = _vocabulary(metadata, tokens)
     for merge in merges:
         if len(merge) != 2 or not {*merge, "".join(merge)} <= vocabulary.keys():
             raise IntegrityError(f"{metadata.path}: the merge {' '.join(merge)!a} is none of known tokens")
+    space = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
+    fallback = [
+        space | {"pattern": {"String": "▁"}, "content": " "},
+        {"type": "ByteFallback"},
+        {"type": "Fuse"},
+    ]
     return {
-        "normalizer": {"type": "NFC"} if pre in _NORMALIZED else None,
-        "pre_tokenizer": _PRE_TOKENIZERS[pre],
-        "decoder": _BYTE_LEVEL,
+        "normalizer": space if splitting.raw else {"type": "NFC"} if splitting.composed else None,
+        "pre_tokenizer": splitting.stage,
+        "decoder": {"type": "Sequence", "decoders": fallback} if splitting.raw else BYTE_LEVEL,
         "model": {
             "type": "BPE",
             "dropout": None,
             "unk_token": None,
             "continuing_subword_prefix": None,
             "end_of_word_suffix": None,
-            "fuse_unk": False,
-            "byte_fallback": False,
-            "ignore_merges": pre in _IGNORES_MERGES,
+            "fuse_unk": splitting.raw,
+            "byte_fallback": splitting.raw,
+            "ignore_merges": splitting.whole_words,
             "vocab": vocabulary,
             "merges": merges,
         },
     }
 
 
-def _sentence_piece(metadata: Metadata, tokens: list[str]) -> dict[str, Any]:
+def _sentence_piece(metadata: Metadata, tokens: list[str], vocabulary: Mapping[str, int]) -> dict[str, Any]:
     scores = metadata.items("tokenizer.ggml.scores", float)
     if len(scores) != len(tokens):
         raise IntegrityError(f"{metadata.path}: {len(scores)} scores for {len(tokens)} tokens")
-    vocabulary = _vocabulary(metadata, tokens)
     prefix = (
         [{"type": "Prepend", "prepend": "▁"}]
         if metadata.flag("tokenizer.ggml.add_space_prefix", True)
@@ -189,7 +224,9 @@ def _named(metadata: Metadata, tokens: list[str], name: str) -> str | None:
     return None if number is None else tokens[number]
 
 
-def _begin_with(metadata: Metadata, tokens: list[str]) -> dict[str, Any] | None:
+def _begin_with(
+    metadata: Metadata, tokens: list[str], vocabulary: Mapping[str, int]
+) -> dict[str, Any] | None:
     """The post-processor that puts the bos token before a text."""
     bos = _named(metadata, tokens, "bos")
     if bos is None:
@@ -200,7 +237,7 @@ def _begin_with(metadata: Metadata, tokens: list[str]) -> dict[str, Any] | None:
         "type": "TemplateProcessing",
         "single": [begin, text],
         "pair": [begin, text, second],
-        "special_tokens": {bos: {"id": bos, "ids": [tokens.index(bos)], "tokens": [bos]}},
+        "special_tokens": {bos: {"id": bos, "ids": [vocabulary[bos]], "tokens": [bos]}},
     }
 
 

@@ -14,7 +14,7 @@ import copy
 import functools
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,17 @@ _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 class JsonVocabulary:
     """The vocabulary of one tokenizer.json; byte-level BPE and SentencePiece-style (`▁`, byte fallback)."""
 
-    def __init__(self, document: Mapping[str, Any], path: Path) -> None:
+    def __init__(
+        self,
+        document: Mapping[str, Any],
+        path: Path,
+        declared: Mapping[int, Mapping[str, Any]] | None = None,
+        special: Collection[str] = (),
+    ) -> None:
         """`document` is the parsed file, `path` names it in errors.
+
+        `declared` are added tokens that stand in other files of the checkpoint, by id; `special` are texts
+        that those files name for a purpose, which makes tokens of the vocabulary added ones.
 
         Raises IntegrityError for a file that `tokenizers` refuses, UnsupportedModelError for a decoder that
         does not turn each token into bytes of its own.
@@ -40,9 +49,25 @@ class JsonVocabulary:
         self._document = {**document, "added_tokens": [], "truncation": None, "padding": None}
         self._path = path
         try:
-            self.added = tuple(_added_token(entry) for entry in document.get("added_tokens") or ())
             pieces = document["model"]["vocab"]
-            last_piece = max(pieces.values()) if isinstance(pieces, dict) else len(pieces) - 1
+            numbers = pieces if isinstance(pieces, dict) else {entry[0]: n for n, entry in enumerate(pieces)}
+            last_piece = max(numbers.values())
+            entries = [dict(entry) for entry in document.get("added_tokens") or ()]
+            self._same = {int(key): value for key, value in document.get("same_tokens", {}).items()}
+            self._document.pop("same_tokens", None)
+            last_piece = max([last_piece, *self._same])
+        except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
+            raise IntegrityError(
+                f"{path} has no usable vocabulary ({error!r})", hint="copy it anew"
+            ) from error
+        named = {numbers[text]: _special(text) for text in special if _is_marker(text) and text in numbers}
+        entries += undeclared(entries, {**named, **(declared or {})}, numbers, path)
+        decoder = list(_steps(document.get("decoder")))
+        if any(step["type"] == "ByteFallback" for step in decoder):
+            entries = [entry for entry in entries if not _is_byte(entry, numbers)]
+        self._normalize = self._build(self._document).normalizer
+        try:
+            self.added = tuple(_added_token(entry, self._normalize) for entry in entries)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise IntegrityError(
                 f"{path} has no usable vocabulary ({error!r})", hint="copy it anew"
@@ -50,8 +75,12 @@ class JsonVocabulary:
         self.size = 1 + max([last_piece, *(token.id for token in self.added)])
         self._added_by_id = {token.id: token.content.encode() for token in self.added}
         self._control_ids = frozenset(token.id for token in self.added if token.is_control)
+        unknown = document["model"].get("unk_token")
+        self._unknown = numbers.get(unknown) if isinstance(unknown, str) else None
+        self._hidden = [entry for entry, token in zip(entries, self.added, strict=True) if token.normalized]
+        ordinary = {token.content for token in self.added if token.normalized and not token.is_control}
+        self._document["added_tokens"] = [e for e in self._hidden if e["content"] in ordinary]
         self._start = self._build(self._document)
-        decoder = list(_steps(document.get("decoder")))
         self._bytes_of_piece = _piece_decoder(decoder, path)
         self.drops_first_space = any(
             (step["type"] == "Strip" and step.get("start", 0) > 0)
@@ -61,15 +90,23 @@ class JsonVocabulary:
         self.first_id = self._first_of_post_processing()
 
     @classmethod
-    def open(cls, path: Path) -> JsonVocabulary:
+    def open(
+        cls,
+        path: Path,
+        declared: Mapping[int, Mapping[str, Any]] | None = None,
+        special: Collection[str] = (),
+    ) -> JsonVocabulary:
         """Reads tokenizer.json at `path`.
 
         Raises IntegrityError if it is no JSON object, EnvironmentError_ if it may not be read.
         """
-        return cls(read_json_object(path), path)
+        return cls(read_json_object(path), path, declared, special)
 
-    def encode(self, text: str, *, at_start: bool) -> list[int]:
-        """Ids of ordinary text; see `Vocabulary.encode`."""
+    def encode(self, text: str, *, at_start: bool, allow_control: bool = False) -> list[int]:
+        """Ids of text; see `Vocabulary.encode`."""
+        if allow_control and self._hidden:
+            package = self._marked_start if at_start else self._marked_later
+            return self._true_ids(package, package.encode(text, add_special_tokens=False).ids)
         return self._encode_with(self._start if at_start else self._later, text)
 
     def token_bytes(self, token_id: int) -> bytes:
@@ -79,7 +116,7 @@ class JsonVocabulary:
             return added
         if not 0 <= token_id < self.size:
             return b""
-        piece = self._start.id_to_token(token_id)
+        piece = self._start.id_to_token(self._same.get(token_id, token_id))
         return b"" if piece is None else self._bytes_of_piece(piece)
 
     def _encode_with(self, tokenizer: tokenizers.Tokenizer, text: str) -> list[int]:
@@ -88,14 +125,33 @@ class JsonVocabulary:
         while waiting:
             tokenizer, text = waiting.pop()
             encoding = tokenizer.encode(text, add_special_tokens=False)
-            if self._control_ids.isdisjoint(encoding.ids):
-                ids += encoding.ids
+            found = self._true_ids(tokenizer, encoding.ids)
+            if self._control_ids.isdisjoint(found):
+                ids += found
                 continue
-            spans = zip(encoding.ids, encoding.offsets, strict=True)
-            pieces = _cut(text, [span for token_id, span in spans if token_id in self._control_ids])
+            spans = [
+                span
+                for token_id, span in zip(found, encoding.offsets, strict=True)
+                if token_id in self._control_ids and not self._stands_for_others(token_id, text[slice(*span)])
+            ]
+            if not spans:
+                ids += found
+                continue
+            pieces = _cut(text, spans)
             waiting += [(self._inside, piece) for piece in reversed(pieces[1:])]
             waiting.append((tokenizer, pieces[0]))
         return ids
+
+    def _stands_for_others(self, token_id: int, text: str) -> bool:
+        """Whether the token is the one for characters that the vocabulary lacks: `text` is not its own."""
+        return token_id == self._unknown and text.encode() != self._added_by_id[token_id]
+
+    def _true_ids(self, package: tokenizers.Tokenizer, ids: list[int]) -> list[int]:
+        """The package numbers the added tokens that it was given itself; these are the file's numbers."""
+        if not self._hidden:
+            return ids
+        given: dict[Any, int] = {package.token_to_id(e["content"]): e["id"] for e in self._hidden}
+        return [given.get(token_id, token_id) for token_id in ids]
 
     def _build(self, document: Mapping[str, Any]) -> tokenizers.Tokenizer:
         try:
@@ -116,12 +172,27 @@ class JsonVocabulary:
         """For text that continues other text: nothing is put in front."""
         return self._without_prefix(lambda step: True)
 
-    def _without_prefix(self, applies: Callable[[dict[str, Any]], bool]) -> tokenizers.Tokenizer:
+    @functools.cached_property
+    def _marked_start(self) -> tokenizers.Tokenizer:
+        """Like `_start`, for text in which control tokens count."""
+        return self._build({**self._document, "added_tokens": self._hidden})
+
+    @functools.cached_property
+    def _marked_later(self) -> tokenizers.Tokenizer:
+        """Like `_later`, for text in which control tokens count."""
+        found = self._without_prefix(lambda step: step.get("prepend_scheme") == "first", self._hidden)
+        return self._marked_start if found is self._start else found
+
+    def _without_prefix(
+        self, applies: Callable[[dict[str, Any]], bool], added: list[dict[str, Any]] | None = None
+    ) -> tokenizers.Tokenizer:
         """The tokenizer whose steps put no space in front, in those steps that `applies` is true of."""
         document = {
             key: copy.deepcopy(value) if key in ("normalizer", "pre_tokenizer") else value
             for key, value in self._document.items()
         }
+        if added is not None:
+            document["added_tokens"] = added
         changed = False
         for step in [*_steps(document.get("normalizer")), *_steps(document.get("pre_tokenizer"))]:
             if not applies(step):
@@ -150,12 +221,58 @@ def _cut(text: str, spans: list[tuple[int, int]]) -> list[str]:
     return [*pieces, text[position:]]
 
 
-def _added_token(entry: Mapping[str, Any]) -> AddedToken:
+def undeclared(
+    entries: list[dict[str, Any]],
+    declared: Mapping[int, Mapping[str, Any]],
+    numbers: Mapping[str, int],
+    path: Path,
+) -> list[dict[str, Any]]:
+    """The declared tokens that `entries` do not have. A token of the vocabulary keeps its number there.
+
+    Raises IntegrityError for a number that another token has.
+    """
+    known = {entry.get("content") for entry in entries}
+    taken = {number: piece for piece, number in numbers.items()} if declared else {}
+    taken |= {entry["id"]: entry["content"] for entry in entries if {"id", "content"} <= entry.keys()}
+    missing = []
+    for number, entry in declared.items():
+        content = entry.get("content")
+        if content in known or not isinstance(content, str):
+            continue
+        number = numbers.get(content, number)
+        if taken.get(number, content) != content:
+            raise IntegrityError(
+                f"{path.parent}: added token {content!a} has the id {number} of {taken[number]!a}",
+                hint="copy the tokenizer's files anew",
+            )
+        known.add(content)
+        missing.append({**entry, "id": number})
+    return missing
+
+
+def _special(content: str) -> dict[str, Any]:
+    return {"content": content, "special": True}
+
+
+def _is_marker(content: str) -> bool:
+    """Whether the text alone shows that it is one of a chat format's."""
+    return AddedToken(0, content, special=False).is_control
+
+
+def _is_byte(entry: Mapping[str, Any], numbers: Mapping[str, int]) -> bool:
+    """Whether an added token is one of the vocabulary's bytes: it stands for a byte, not for its own text."""
+    content = entry.get("content")
+    return isinstance(content, str) and bool(_BYTE_TOKEN.fullmatch(content)) and content in numbers
+
+
+def _added_token(entry: Mapping[str, Any], normalizer: Any) -> AddedToken:
     content, token_id = entry["content"], entry["id"]
     if not isinstance(content, str) or type(token_id) is not int or token_id < 0:
         raise ValueError(f"added token {content!r} has id {token_id!r}")
     flags = {key: bool(entry.get(key)) for key in ("special", "lstrip", "rstrip", "single_word")}
-    return AddedToken(id=token_id, content=content, **flags)
+    changes = normalizer is not None and normalizer.normalize_str(content) != content
+    normalized = bool(entry.get("normalized")) and changes
+    return AddedToken(id=token_id, content=content, normalized=normalized, **flags)
 
 
 def _steps(stage: Any) -> Iterator[dict[str, Any]]:

@@ -6,11 +6,12 @@ names it, a file that is absent is empty.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from uringinfer.errors import IntegrityError
 from uringinfer.text.files import read_json_object
 
 TURN_ENDS = (
@@ -37,8 +38,10 @@ class TokenSettings:
     add_bos: bool | None
     texts: Mapping[str, str]
     """The special tokens that chat templates may name: "bos_token" -> "<s>"."""
-    added_tokens: Mapping[str, Any]
-    """`added_tokens_decoder` of tokenizer_config.json: id as text -> entry."""
+    declared: Mapping[int, Mapping[str, Any]]
+    """Added tokens of tokenizer_config.json (`added_tokens_decoder`) and added_tokens.json: id -> entry."""
+    special: frozenset[str]
+    """The texts of all tokens that the files name for a purpose: they are special, wherever they stand."""
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -82,13 +85,45 @@ def read_token_settings(directory: Path) -> TokenSettings:
         for text in [*_tokens(special.get(name)), *_tokens(tokenizer.get(name))]
         if isinstance(text, str)
     }
+    named = [*_NAMED_TOKENS, "additional_special_tokens", "extra_special_tokens"]
+    specials = {
+        text
+        for settings in (tokenizer, special)
+        for name in named
+        for text in _tokens(settings.get(name))
+        if isinstance(text, str)
+    }
     return TokenSettings(
         bos=bos[0] if bos else None,
         eos=tuple(eos),
         add_bos=add_bos if isinstance(add_bos, bool) else None,
         texts=texts,
-        added_tokens=_object(tokenizer.get("added_tokens_decoder")),
+        declared=_declared(directory, tokenizer, specials),
+        special=frozenset(specials),
     )
+
+
+def _declared(
+    directory: Path, tokenizer: Mapping[str, Any], specials: Collection[str]
+) -> dict[int, dict[str, Any]]:
+    """The added tokens that other files than tokenizer.json declare. Raises IntegrityError for a bad one."""
+    decoder = _object(tokenizer.get("added_tokens_decoder"))
+    listed = read_json(directory / "added_tokens.json")
+    entries = [("tokenizer_config.json", key, entry) for key, entry in decoder.items()]
+    entries += [("added_tokens.json", key, {"content": content}) for content, key in listed.items()]
+    declared: dict[int, dict[str, Any]] = {}
+    for file, key, entry in entries:
+        content = entry.get("content") if isinstance(entry, dict) else None
+        try:
+            number = int(key)
+        except (TypeError, ValueError):
+            number = -1
+        if not isinstance(content, str) or number < 0:
+            raise IntegrityError(
+                f"{directory / file}: added token {content or key!r} is malformed", hint="copy it anew"
+            )
+        declared.setdefault(number, {"special": content in specials, **entry})
+    return declared
 
 
 def _object(value: Any) -> dict[str, Any]:

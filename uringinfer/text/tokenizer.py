@@ -30,7 +30,9 @@ class Tokenizer:
         self._by_id = {token.id: token for token in vocabulary.added}
         self._by_content = {token.content: token.id for token in vocabulary.added}
         self._every_added = AddedTokenFinder(vocabulary.added)
-        self._ordinary_added = AddedTokenFinder([t for t in vocabulary.added if not t.is_control])
+        literal = [token for token in vocabulary.added if not token.normalized]
+        self._literal_added = AddedTokenFinder(literal)
+        self._ordinary_added = AddedTokenFinder([token for token in literal if not token.is_control])
         self.vocab_size = vocabulary.size
         self.control_tokens: tuple[AddedToken, ...] = tuple(t for t in vocabulary.added if t.is_control)
         self.special_ids = frozenset(token.id for token in vocabulary.added if token.special)
@@ -50,8 +52,7 @@ class Tokenizer:
         """Opens the tokenizer of a checkpoint or container: tokenizer.json, else tiktoken.model.
 
         Raises UsageError if `directory` has neither, IntegrityError for damaged files, UnsupportedModelError
-        for a tokenizer of an unknown kind, EnvironmentError_ if a file may not be read, or if tiktoken is
-        needed and not installed.
+        for a tokenizer of an unknown kind, EnvironmentError_ if a file may not be read.
         """
         directory = Path(directory)
         settings = read_token_settings(directory)
@@ -59,9 +60,9 @@ class Tokenizer:
         tiktoken_path = directory / tiktoken_vocabulary.FILE_NAME
         vocabulary: Vocabulary
         if json_path.exists():
-            vocabulary = JsonVocabulary.open(json_path)
+            vocabulary = JsonVocabulary.open(json_path, settings.declared, settings.special)
         elif tiktoken_path.exists():
-            vocabulary = TiktokenVocabulary.open(tiktoken_path, settings.added_tokens)
+            vocabulary = TiktokenVocabulary.open(tiktoken_path, settings.declared)
         else:
             raise UsageError(
                 f"{directory} has no tokenizer ({json_path.name} or {tiktoken_path.name})",
@@ -78,11 +79,13 @@ class Tokenizer:
         self._check_unicode(text)
         ids = self._beginning(self.adds_bos if add_bos is None else add_bos)
         at_start = True
-        for piece in self._every_added.split(text) if allow_control else (text,):
+        if not allow_control:
+            return ids + self._encode_ordinary(text, at_start)
+        for piece in self._literal_added.split(text):
             if isinstance(piece, AddedToken):
                 ids.append(piece.id)
             else:
-                ids += self._encode_ordinary(piece, at_start)
+                ids += self._vocabulary.encode(piece, at_start=at_start, allow_control=True)
             at_start = False
         return ids
 

@@ -30,6 +30,8 @@ class AddedToken:
     lstrip: bool = False
     rstrip: bool = False
     single_word: bool = False
+    normalized: bool = False
+    """Looked for in the normalised text, which differs: by the vocabulary, not by an `AddedTokenFinder`."""
 
     @property
     def is_control(self) -> bool:
@@ -55,10 +57,11 @@ class Vocabulary(Protocol):
     first_id: int | None
     """The added token that the vocabulary file itself puts in front of every text, if it does."""
 
-    def encode(self, text: str, *, at_start: bool) -> list[int]:
-        """Ids of ordinary text in which no added token is looked for; never a control token's id.
+    def encode(self, text: str, *, at_start: bool, allow_control: bool = False) -> list[int]:
+        """Ids of text in which no added token is looked for but those that only the normalised text shows.
 
-        `at_start` says that nothing stands before `text`."""
+        `at_start` says that nothing stands before `text`. Never a control token's id, unless `allow_control`.
+        """
         ...
 
     def token_bytes(self, token_id: int) -> bytes:
