@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from uringinfer.engine.batch import Batch, Rider
 from uringinfer.engine.engine import Engine
 from uringinfer.engine.generation import FinishReason, GenerationOptions, Listener
+from uringinfer.engine.kept_sessions import KeptSessions, SwapStatistics
+from uringinfer.engine.session import as_tokens
 from uringinfer.engine.turn import Turn
 from uringinfer.errors import UringinferError
 from uringinfer.report import Phase
@@ -66,6 +69,7 @@ class BatchStatistics:
     prompt_tokens: int = 0
     generated_tokens: int = 0
     phase: Phase | None = None
+    swap: SwapStatistics = field(default_factory=SwapStatistics)
 
     def to_text(self) -> str:
         """A line for a person; empty before the first answer."""
@@ -73,12 +77,13 @@ class BatchStatistics:
         if phase is None or not phase.passes:
             return ""
         tokens = self.prompt_tokens + self.generated_tokens
+        swapped = self.swap.to_text()
         per_token = format_size(round(phase.bytes_read / max(1, self.generated_tokens)))
         return (
             f"{self.prompt_tokens} prompt tokens read and {self.generated_tokens} generated in"
             f" {phase.seconds:.2f} s, {self.generated_tokens / phase.seconds:.2f} tokens/s;"
             f" {phase.passes} passes, {tokens / phase.passes:.2f} tokens each,"
-            f" {per_token} read per generated token"
+            f" {per_token} read per generated token" + (f"\n{swapped}" if swapped else "")
         )
 
 
@@ -88,14 +93,18 @@ def answer_all(
     *,
     statistics: BatchStatistics | None = None,
     progress: Progress | None = None,
+    swap: Path | None = None,
 ) -> Iterator[Answer]:
     """Answers `requests`, as many at a time as the engine was loaded for (`LoadOptions.parallel`).
 
-    `requests` may be endless: one is taken when there is room for it. Raises what makes a pass fail for all
-    (IntegrityError), and Interrupted; what is under way is lost then, what was answered is not.
+    A request that begins as an earlier one did is fed only from where it goes on; conversations that make
+    room go to the directory `swap`, if there is one (`engine/kept_sessions.py`). `requests` may be endless:
+    one is taken when there is room for it. Raises what makes a pass fail for all (IntegrityError), and
+    Interrupted; what is under way is lost then, what was answered is not.
     """
     statistics = statistics if statistics is not None else BatchStatistics()
     batch = Batch(engine.setup.parallel, engine.setup.pass_tokens)
+    kept = KeptSessions(engine.session, engine.setup.parallel, swap, statistics.swap)
     waiting = enumerate(requests)
     under_way: dict[Rider, tuple[int, Request]] = {}
     engine.trunk.resume()
@@ -108,7 +117,7 @@ def answer_all(
                 asked_for_more = False
                 break
             number, request = found
-            joined = _join(engine, batch, number, request)
+            joined = _join(engine, batch, kept, number, request)
             if isinstance(joined, Answer):
                 answered += 1
                 yield joined
@@ -117,6 +126,7 @@ def answer_all(
         batch.run_pass()
         for rider in [rider for rider in under_way if rider.is_over]:
             number, request = under_way.pop(rider)
+            kept.give(rider.turn.session)
             answered += 1
             statistics.prompt_tokens += len(request.ids)
             statistics.generated_tokens += len(rider.turn.tokens)
@@ -125,23 +135,32 @@ def answer_all(
         if progress is not None:
             running = sum(len(rider.turn.tokens) for rider in under_way)
             progress(answered, len(under_way), statistics.generated_tokens + running)
+    kept.keep_all()
 
 
-def _join(engine: Engine, batch: Batch, number: int, request: Request) -> Rider | Answer:
+def _join(engine: Engine, batch: Batch, kept: KeptSessions, number: int, request: Request) -> Rider | Answer:
     """The request under way, or why it cannot be."""
     sampler = Sampler(request.options.sampling)
     try:
+        session = kept.take(as_tokens(request.ids, engine.model.vocab_size).tolist())
+    except UringinferError as error:
+        return Answer(number, list(request.ids), [], "", "error", None, [], error)
+    try:
         turn = Turn(
-            engine.session(),
+            session,
             engine.prompter.tokenizer,
             request.options,
             Listener(),
-            on_prompt_end=_ignore,
+            on_prompt_end=session.mark,
             drafting=engine.drafting(),
         )
-        rider = batch.join(turn, request.ids, sampler)
+        rider = batch.join(turn, request.ids[session.length :], sampler)
     except UringinferError as error:
+        kept.drop()
         return Answer(number, list(request.ids), [], "", "error", None, [], error)
+    if rider.is_over:
+        kept.give(session)
+        return _answer(number, request, rider)
     return rider
 
 
@@ -161,7 +180,3 @@ def _answer(number: int, request: Request, rider: Rider) -> Answer:
 
 def _phase(engine: Engine, before: Any, statistics: BatchStatistics) -> Phase:
     return Phase.between(before, engine.snapshot(), statistics.prompt_tokens + statistics.generated_tokens)
-
-
-def _ignore() -> None:
-    pass

@@ -31,6 +31,8 @@ from uringinfer.storage.regular import open_regular, replacing
 MAGIC = b"uringses"
 VERSION = 2
 ALIGNMENT = 64
+SESSION_SUFFIX = ".uringses"
+"""Of the names of sessions that are swapped out."""
 _PREFIX = struct.Struct("<8sII")
 _CRC = struct.Struct("<I")
 _MAX_HEADER = 1 << 26
