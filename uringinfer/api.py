@@ -14,8 +14,10 @@ from uringinfer.container.verifier import VerifyReport
 from uringinfer.doctor import Finding, Status, diagnose
 from uringinfer.doctor.read_clock import clock_latency, clock_reads
 from uringinfer.engine.compute_clock import clock_compute
+from uringinfer.engine.draft_model import load_with_draft
 from uringinfer.engine.engine import Engine
 from uringinfer.engine.generation import Generation, GenerationOptions, Listener
+from uringinfer.engine.job import JobResult, run_job
 from uringinfer.engine.load_options import DEFAULT_CHUNK, DEFAULT_LOOKAHEAD, LoadOptions
 from uringinfer.engine.loading import OpenModel, Progress
 from uringinfer.engine.logits_file import LogitsFile
@@ -23,6 +25,7 @@ from uringinfer.engine.opening import Announce, open_model, open_to_plan
 from uringinfer.engine.outlook import Choice, Outlook, choices_of, outlook_of, sweep
 from uringinfer.engine.outputs import check_writable
 from uringinfer.engine.prompt import Prompter
+from uringinfer.engine.prompts_file import Asked, answered_before, prompt_line, read_prompts
 from uringinfer.engine.session import Session
 from uringinfer.engine.session_file import SessionHeader, read_header
 from uringinfer.models.verification import verify
@@ -48,6 +51,7 @@ __all__ = [
     "DEFAULT_LOOKAHEAD",
     "DEFAULT_POLICY",
     "ONLINE_POLICIES",
+    "Asked",
     "Bench",
     "BenchResult",
     "BuildFacts",
@@ -57,6 +61,7 @@ __all__ = [
     "Finding",
     "Generation",
     "GenerationOptions",
+    "JobResult",
     "Listener",
     "LoadOptions",
     "LogitsFile",
@@ -85,10 +90,12 @@ __all__ = [
     "TraceWriter",
     "VerifyReport",
     "Workload",
+    "answered_before",
     "check_writable",
     "choices_of",
     "diagnose",
     "load",
+    "load_with_draft",
     "measure_perplexity",
     "measure_rates",
     "open_model",
@@ -97,10 +104,13 @@ __all__ = [
     "pack",
     "plan",
     "probe",
+    "prompt_line",
     "read_build_facts",
     "read_header",
+    "read_prompts",
     "roofline",
     "run_bench",
+    "run_job",
     "save_rate",
     "saved_rate",
     "settings_of",

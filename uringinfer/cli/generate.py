@@ -7,19 +7,21 @@ import re
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from uringinfer import api
-from uringinfer.cli import shared
+from uringinfer.cli import generate_batch, shared
 from uringinfer.cli.inputs import read_text
 from uringinfer.cli.interrupts import first_interrupt
-from uringinfer.cli.progress import progress
+from uringinfer.cli.progress import Report, progress
 from uringinfer.errors import UsageError
 
 INTERRUPTED = 130
+DEFAULT_PARALLEL = 4
 
 
 def _token_ids(text: str) -> list[int]:
@@ -32,7 +34,51 @@ def _token_ids(text: str) -> list[int]:
 @click.command()
 @click.argument("model", type=click.Path(path_type=Path))
 @click.argument("dash", metavar="[-]", required=False)
-@click.option("-p", "--prompt", metavar="TEXT", help="The prompt.")
+@click.option(
+    "-p",
+    "--prompt",
+    "prompts",
+    metavar="TEXT",
+    multiple=True,
+    help="The prompt. Several run as one batch, see --prompts.",
+)
+@click.option(
+    "--prompts",
+    "prompts_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE.jsonl",
+    help="Answer every line of a file as one batch (- is stdin), with JSON lines in the order asked.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Where the answers of a batch go; those that are there already are not made again.",
+)
+@click.option(
+    "--parallel",
+    type=click.IntRange(1, 256),
+    default=DEFAULT_PARALLEL,
+    show_default=True,
+    help="Prompts of a batch that share passes at a time; each takes memory for its context.",
+)
+@click.option(
+    "--swap",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Keep conversations of a batch here when memory is short, for prompts that begin alike.",
+)
+@click.option(
+    "--draft",
+    type=click.Path(path_type=Path),
+    metavar="MODEL",
+    help="A small model of the same vocabulary that guesses tokens ahead; it never changes the text.",
+)
+@click.option(
+    "--guesses",
+    type=click.IntRange(0, 64),
+    help="Most tokens that a pass checks ahead; 0 guesses none.  [default: what is worth it]",
+)
 @click.option(
     "-f", "--file", type=click.Path(path_type=Path), help="Read the prompt from a file (- is stdin)."
 )
@@ -141,7 +187,8 @@ def _token_ids(text: str) -> list[int]:
 def command(model: Path, dash: str | None, **options: Any) -> None:
     """Generate text with MODEL: a container, a checkpoint directory or a GGUF file.
 
-    The prompt comes from -p, -f, --ids, or from stdin with -. The first Ctrl-C ends the turn and keeps the
+    The prompt comes from -p, -f, --ids, or from stdin with -. Several prompts run as
+    one batch: each pass over the weights serves all of them. The first Ctrl-C ends the turn and keeps the
     text, the second one quits; both exit with 130.
 
     \b
@@ -150,8 +197,15 @@ def command(model: Path, dash: str | None, **options: Any) -> None:
       uringinfer generate model.uring --budget 8G -n 256 --temp 0.7 -f ask.txt
       uringinfer generate model.uring --raw -p "The capital of France is"
       uringinfer generate model.uring --json - < ask.txt
+      uringinfer generate model.uring --prompts ask.jsonl -o answers.jsonl
     """
-    prompt = read_text(options["prompt"], options["file"], dash)
+    if options["prompts_file"] is not None or len(options["prompts"]) > 1:
+        sys.exit(_run_batch(model, dash, options))
+    for name in ("output", "swap"):
+        if options[name] is not None:
+            raise UsageError(f"--{name} is for a batch", hint="give several -p, or --prompts FILE.jsonl")
+    text = options["prompts"][0] if options["prompts"] else None
+    prompt = read_text(text, options["file"], dash)
     if prompt is None and options["ids"] is None and options["load_session"] is not None:
         options["ids"] = []
     if (prompt is None) == (options["ids"] is None):
@@ -169,21 +223,58 @@ def command(model: Path, dash: str | None, **options: Any) -> None:
         sys.exit(INTERRUPTED)
 
 
+def _run_batch(path: Path, dash: str | None, options: dict[str, Any]) -> int:
+    """Answers several prompts at a time; the exit code."""
+    generate_batch.check_options(options, dash)
+    defaults = _generation_options(options)
+    lines = generate_batch.lines_of(options["prompts"], options["prompts_file"])
+    say = _silent if options["quiet"] else _say
+    with progress(wanted=not options["quiet"]) as report:
+        opened = _open(path, options, report, say)
+    parallel = min(options["parallel"], max(1, sum(bool(line.strip()) for line in lines)))
+
+    def load(tokens: int, prompt_tokens: int) -> api.Engine:
+        context = options["context"] or opened.context_for(tokens)
+        load_options = replace(
+            _load_options(opened, prompt_tokens, 0, options), context=context, parallel=parallel
+        )
+        with progress(wanted=not options["quiet"]) as report:
+            return _load(opened, load_options, options, report)
+
+    return generate_batch.run(opened, lines, options, defaults, load, say)
+
+
+def _open(
+    path: Path, options: dict[str, Any], report: Report | None, say: Callable[[str], None]
+) -> api.OpenModel:
+    return api.open_model(
+        path,
+        threads=options["threads"],
+        pack_dir=options["pack_dir"],
+        chat_template=options["chat_template"],
+        experts_per_token=options["experts_per_token"],
+        progress=report,
+        announce=say,
+    )
+
+
+def _load(
+    opened: api.OpenModel, load_options: api.LoadOptions, options: dict[str, Any], report: Report | None
+) -> api.Engine:
+    """The model loaded, with its draft model if there is one."""
+    if options["draft"] is None:
+        return opened.load(load_options, report)
+    draft = api.open_model(options["draft"], threads=options["threads"], progress=report)
+    return api.load_with_draft(opened, draft, load_options, report)
+
+
 def _run(
     path: Path, prompt: str | None, options: dict[str, Any], generation_options: api.GenerationOptions
 ) -> api.Generation:
     """Loads the model, says what came of it, and generates."""
     say = _silent if options["quiet"] else _say
     with progress(wanted=not options["quiet"]) as report:
-        opened = api.open_model(
-            path,
-            threads=options["threads"],
-            pack_dir=options["pack_dir"],
-            chat_template=options["chat_template"],
-            experts_per_token=options["experts_per_token"],
-            progress=report,
-            announce=say,
-        )
+        opened = _open(path, options, report, say)
         session_path: Path | None = options["load_session"]
         saved = None if session_path is None else (session_path, api.read_header(session_path))
         ids = (
@@ -197,7 +288,7 @@ def _run(
             opened.check_experts("trace")
         if options["learn"]:
             opened.check_learning()
-        engine = opened.load(load_options, report)
+        engine = _load(opened, load_options, options, report)
     with engine, ExitStack() as stack:
         for line in (engine.setup.to_text(), *(f"note: {note}" for note in engine.notes)):
             say(line)
@@ -262,6 +353,7 @@ def _load_options(
         placement=options["placement"],
         ring_slots=options["ring_slots"],
         all_logits=options["logits_out"] is not None,
+        guesses=options["guesses"],
         verify_reads=options["verify_reads"],
         timeline=options["report"] is not None,
     )

@@ -20,6 +20,7 @@ from uringinfer.engine.session import as_tokens
 from uringinfer.engine.turn import Turn
 from uringinfer.errors import UringinferError
 from uringinfer.report import Phase
+from uringinfer.text.rendering import ReplyParser
 from uringinfer.text.sampling import Sampler
 from uringinfer.units import format_size
 
@@ -29,10 +30,11 @@ Progress = Callable[[int, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Token ids to go on from, and how."""
+    """Token ids to go on from, and how; `parser` reads the reply, if there is a chat format."""
 
     ids: Sequence[int]
     options: GenerationOptions = field(default_factory=GenerationOptions)
+    parser: ReplyParser | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ class Answer:
     seed: int | None
     notes: list[str]
     error: UringinferError | None = None
+    reasoning: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Without its number: whoever asked knows the request by a name of his own."""
@@ -59,6 +62,8 @@ class Answer:
             "seed": self.seed,
             "notes": self.notes,
         }
+        if self.reasoning:
+            found["reasoning"] = self.reasoning
         return found if self.error is None else found | {"error": str(self.error)}
 
 
@@ -153,6 +158,7 @@ def _join(engine: Engine, batch: Batch, kept: KeptSessions, number: int, request
             Listener(),
             on_prompt_end=session.mark,
             drafting=engine.drafting(),
+            parser=None if request.options.ignore_eos else request.parser,
         )
         rider = batch.join(turn, request.ids[session.length :], sampler)
     except UringinferError as error:
@@ -170,11 +176,12 @@ def _answer(number: int, request: Request, rider: Rider) -> Answer:
         number,
         list(request.ids),
         turn.tokens,
-        "".join(turn.pieces),
+        turn.shown("answer"),
         turn.finish_reason if rider.error is None else "error",
         rider.sampler.seed,
         turn.notes,
         rider.error,
+        turn.shown("reasoning"),
     )
 
 
