@@ -22,6 +22,7 @@ import tokenizers
 
 from uringinfer.errors import IntegrityError, UnsupportedModelError
 from uringinfer.text.files import read_json_object
+from uringinfer.text.pieces import pieces
 from uringinfer.text.vocabulary import AddedToken
 
 FILE_NAME = "tokenizer.json"
@@ -108,6 +109,17 @@ class JsonVocabulary:
             package = self._marked_start if at_start else self._marked_later
             return self._true_ids(package, package.encode(text, add_special_tokens=False).ids)
         return self._encode_with(self._start if at_start else self._later, text)
+
+    def encode_inside(self, text: str) -> list[int]:
+        """Ids of text that continues other text; see `Vocabulary.encode_inside`."""
+        return self._encode_with(self._inside, text)
+
+    def parts(self, text: str) -> Iterator[str]:
+        """Long text in pieces; see `Vocabulary.parts`."""
+        return pieces(text, self._agrees)
+
+    def _agrees(self, left: str, right: str) -> bool:
+        return self.encode_inside(left + right) == self.encode_inside(left) + self.encode_inside(right)
 
     def token_bytes(self, token_id: int) -> bytes:
         """The bytes of one token; see `Vocabulary.token_bytes`."""

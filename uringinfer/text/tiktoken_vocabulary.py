@@ -112,6 +112,14 @@ class TiktokenVocabulary:
                 self._known_words[word] = ids
         return ids
 
+    def encode_inside(self, text: str) -> list[int]:
+        """Ids of text that continues other text; see `Vocabulary.encode_inside`."""
+        return self.encode(text, at_start=False)
+
+    def parts(self, text: str) -> Iterator[str]:
+        """Long text in the pieces in which it is encoded; see `Vocabulary.parts`."""
+        return _bounded(text)
+
     def token_bytes(self, token_id: int) -> bytes:
         """The bytes of one token; see `Vocabulary.token_bytes`."""
         return self._bytes.get(token_id, b"")

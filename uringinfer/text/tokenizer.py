@@ -17,6 +17,9 @@ from uringinfer.text.settings import TokenSettings, read_token_settings
 from uringinfer.text.tiktoken_vocabulary import TiktokenVocabulary
 from uringinfer.text.vocabulary import AddedToken, AddedTokenFinder, Vocabulary
 
+_CHECKED = 1 << 16
+"""Characters that are looked at together for what is not Unicode."""
+
 
 class Tokenizer:
     """A vocabulary together with what the checkpoint says about its special tokens. Immutable.
@@ -125,13 +128,16 @@ class Tokenizer:
 
     @staticmethod
     def _check_unicode(text: str) -> None:
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise UsageError(
-                f"the text is not valid Unicode (lone surrogate at character {error.start})",
-                hint="give it as UTF-8",
-            ) from error
+        if text.isascii():
+            return
+        for start in range(0, len(text), _CHECKED):  # a copy of the whole would be as large as the text
+            try:
+                text[start : start + _CHECKED].encode()
+            except UnicodeEncodeError as error:
+                raise UsageError(
+                    f"the text is not valid Unicode (lone surrogate at character {start + error.start})",
+                    hint="give it as UTF-8",
+                ) from error
 
     def decode(self, ids: Iterable[int], *, show_special: bool = True) -> str:
         """The text of `ids`; bytes that are no UTF-8 become U+FFFD. Special tokens only if `show_special`.
@@ -161,15 +167,24 @@ class Tokenizer:
         """The id of the added token with this text, if there is one."""
         return self._by_content.get(content)
 
-    def _encode_ordinary(self, text: str, at_start: bool) -> list[int]:
-        ids: list[int] = []
+    def encode_parts(self, text: str, *, at_start: bool = True) -> Iterator[list[int]]:
+        """Ids of a text without control tokens, part by part: memory does not grow with the text. Nothing is
+        put in front. Raises UsageError if `text` is not valid Unicode."""
+        self._check_unicode(text)
         for piece in self._ordinary_added.split(text):
             if isinstance(piece, AddedToken):
-                ids.append(piece.id)
+                yield [piece.id]
             else:
-                ids += self._vocabulary.encode(piece, at_start=at_start)
+                for number, part in enumerate(self._vocabulary.parts(piece)):
+                    yield (
+                        self._vocabulary.encode_inside(part)
+                        if number
+                        else self._vocabulary.encode(part, at_start=at_start)
+                    )
             at_start = False
-        return ids
+
+    def _encode_ordinary(self, text: str, at_start: bool) -> list[int]:
+        return [token for part in self.encode_parts(text, at_start=at_start) for token in part]
 
     def _beginning(self, wanted: bool) -> list[int]:
         if not wanted:

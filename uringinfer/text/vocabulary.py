@@ -64,6 +64,15 @@ class Vocabulary(Protocol):
         """
         ...
 
+    def encode_inside(self, text: str) -> list[int]:
+        """Ids of ordinary text that continues other ordinary text."""
+        ...
+
+    def parts(self, text: str) -> Iterator[str]:
+        """Ordinary text in pieces that are never long: `encode` of the first and `encode_inside` of the
+        others give the ids of all of it."""
+        ...
+
     def token_bytes(self, token_id: int) -> bytes:
         """The bytes that the token stands for; b"" for an id that names no token (padding of the model's
         table)."""
