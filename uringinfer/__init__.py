@@ -1,41 +1,74 @@
 """uringinfer generates text with language models larger than memory, streamed from NVMe.
 
-`uringinfer.load(path, budget=...)` gives an `Engine`. The names below come from `uringinfer.api` and are
-imported when one is first used, so that `import uringinfer` costs nothing.
+`uringinfer.load(path, budget=...)` gives an `Engine`; `docs/api.md` shows what it does. A name is imported
+when it is first used, so that `import uringinfer` costs nothing.
 """
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+from uringinfer.version import VERSION
 
-_PUBLIC = frozenset(
-    {
-        "Engine",
-        "Generation",
-        "GenerationOptions",
-        "Listener",
-        "LoadOptions",
-        "LogitsFile",
-        "OpenModel",
-        "Prompter",
-        "ProbeReport",
-        "SamplingOptions",
-        "Session",
-        "Tokenizer",
-        "diagnose",
-        "load",
-        "measure_perplexity",
-        "open_model",
-        "pack",
-        "plan",
-        "probe",
-        "verify",
-    }
-)
+if TYPE_CHECKING:
+    from uringinfer.api import (
+        BudgetError,
+        Conversation,
+        Engine,
+        EnvironmentError_,
+        Generation,
+        IntegrityError,
+        Interrupted,
+        Piece,
+        UnsupportedModelError,
+        UringinferError,
+        UsageError,
+        doctor,
+        info,
+        load,
+        pack,
+        plan,
+        probe,
+        shard,
+        simulate,
+        tokenize,
+        verify,
+    )
+else:
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module 'uringinfer' has no attribute '{name}'")
+        value = getattr(importlib.import_module("uringinfer.api"), name)
+        globals()[name] = value
+        return value
 
 
-def __getattr__(name: str) -> Any:
-    if name in _PUBLIC:
-        return getattr(importlib.import_module("uringinfer.api"), name)
-    raise AttributeError(f"module 'uringinfer' has no attribute '{name}'")
+__version__ = VERSION
+
+__all__ = [
+    "BudgetError",
+    "Conversation",
+    "Engine",
+    "EnvironmentError_",
+    "Generation",
+    "IntegrityError",
+    "Interrupted",
+    "Piece",
+    "UnsupportedModelError",
+    "UringinferError",
+    "UsageError",
+    "doctor",
+    "info",
+    "load",
+    "pack",
+    "plan",
+    "probe",
+    "shard",
+    "simulate",
+    "tokenize",
+    "verify",
+]
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

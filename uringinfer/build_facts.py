@@ -12,11 +12,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import uringinfer
 from uringinfer.environment import native_enabled
 from uringinfer.kernels import open_kernels
 from uringinfer.storage.denial import SWITCHED_OFF, Denial
 from uringinfer.storage.uring import open_ring
+from uringinfer.version import VERSION
 
 _LIBRARIES = ("numpy", "tokenizers", "gguf", "isal")
 _LIBURING = re.compile(r"/\S*/liburing\.so\.([\d.]+)")
@@ -57,7 +57,7 @@ def read_build_facts() -> BuildFacts:
     """The facts of this process on this machine."""
     io_uring = _io_uring()
     return BuildFacts(
-        version=uringinfer.__version__,
+        version=VERSION,
         python=platform.python_version(),
         system=f"{platform.system()} {platform.release()} {platform.machine()}",
         liburing=liburing_version(),

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from uringinfer.cli import doctor
-from uringinfer.doctor import Finding, Status
+from uringinfer.diagnosis import Finding, Status
 
 GOOD = Finding("kernel", Status.OK, "Linux 6.1")
 SLOW = Finding("memlock", Status.NOTE, "8 MiB", "ulimit -l")

@@ -10,13 +10,13 @@ from typing import Any, get_args
 import click
 
 from uringinfer import api
+from uringinfer.api import UsageError
 from uringinfer.cli import shared
 from uringinfer.cli.bench_plot import draw
 from uringinfer.cli.bench_table import as_csv, as_markdown, head, row_json
 from uringinfer.cli.plot import plot_option
 from uringinfer.cli.progress import progress, quiet_option
 from uringinfer.cli.values import parse_counts, parse_sizes
-from uringinfer.errors import UsageError
 
 OUTPUTS = ("md", "csv", "json", "jsonl")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from uringinfer import api
+from uringinfer.api import format_rate
 from uringinfer.cli.plot import new_figure, save_figure
-from uringinfer.units import format_rate
 
 _GIB = 1 << 30
 _COLOURS = {"drive": "tab:red", "one read at a time": "tab:orange", "memory or compute": "tab:green"}

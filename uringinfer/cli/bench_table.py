@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from uringinfer import api
-from uringinfer.units import format_size
+from uringinfer.api import format_size
 
 SCHEMA_VERSION = 1
 

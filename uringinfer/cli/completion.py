@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from uringinfer.errors import UsageError
+from uringinfer.api import UsageError
 
 SHELLS = ("bash", "zsh", "fish")
 _VARIABLE = "_URINGINFER_COMPLETE"

@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from uringinfer import api
+from uringinfer.api import UsageError
 from uringinfer.cli.inputs import read_text
-from uringinfer.errors import UsageError
 
 
 @click.command()

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import click
 
-from uringinfer.api import Finding, Status, diagnose, read_build_facts
+from uringinfer.api import READ_SECONDS, Finding, Status, diagnose, read_build_facts
 from uringinfer.cli.progress import progress, quiet_option
-from uringinfer.doctor import READ_SECONDS
 
 SCHEMA_VERSION = 1
 _COLOURS = {Status.OK: "green", Status.NOTE: "yellow", Status.PROBLEM: "red"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from uringinfer.api import KindError
 from uringinfer.cli.table import format_table
-from uringinfer.container.kind_errors import KindError
 
 _HEADER = ("converted", "from", "to", "tensors", "error, mean", "worst", "in")
 

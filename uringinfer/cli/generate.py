@@ -14,11 +14,11 @@ from typing import Any
 import click
 
 from uringinfer import api
+from uringinfer.api import UsageError
 from uringinfer.cli import generate_batch, shared
 from uringinfer.cli.inputs import read_text
 from uringinfer.cli.interrupts import first_interrupt
 from uringinfer.cli.progress import Report, progress
-from uringinfer.errors import UsageError
 
 INTERRUPTED = 130
 DEFAULT_PARALLEL = 4

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from uringinfer import api
+from uringinfer.api import EnvironmentError_, Interrupted, UsageError
 from uringinfer.cli.interrupts import first_interrupt
 from uringinfer.cli.progress import progress
-from uringinfer.errors import EnvironmentError_, Interrupted, UsageError
 
 _NOT_TOGETHER = (
     "ids",

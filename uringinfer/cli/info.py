@@ -8,11 +8,18 @@ from pathlib import Path
 
 import click
 
+from uringinfer.api import (
+    Container,
+    GroupSummary,
+    Summary,
+    TensorSummary,
+    format_size,
+    groups,
+    model_from_config,
+    summarise,
+    tensors,
+)
 from uringinfer.cli.error_table import error_table
-from uringinfer.container import Container
-from uringinfer.container.summary import GroupSummary, Summary, TensorSummary, groups, summarise, tensors
-from uringinfer.models import model_from_config
-from uringinfer.units import format_size
 
 
 @click.command()

@@ -6,8 +6,7 @@ import sys
 from pathlib import Path
 from typing import BinaryIO
 
-from uringinfer.errors import UsageError
-from uringinfer.units import format_size
+from uringinfer.api import UsageError, format_size
 
 MAX_BYTES = 256 << 20
 """Of a text: far more than any model takes, and an end to a device that has none."""

@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 import click
 
-from uringinfer.errors import EnvironmentError_, UringinferError
+from uringinfer.api import EnvironmentError_, UringinferError
 
 PROGRAM = "uringinfer"
 _HELP_WIDTH = 100
@@ -118,7 +118,7 @@ def _summary(name: str) -> str:
 def _print_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
     if not wanted or ctx.resilient_parsing:
         return
-    from uringinfer.build_facts import read_build_facts  # late: it loads the native modules
+    from uringinfer.api import read_build_facts  # late: it loads the native modules
 
     click.echo(read_build_facts().to_text())
     ctx.exit()

@@ -7,18 +7,26 @@ from pathlib import Path
 
 import click
 
+from uringinfer.api import (
+    KEEP,
+    MAX_JOBS,
+    MAX_SEED,
+    Manifest,
+    PackReport,
+    SegmentSize,
+    as_segment_size,
+    check_asked,
+    counted,
+    format_rate,
+    format_size,
+    pack,
+    parse_rule,
+    partial_path,
+    require_source,
+    with_stages,
+)
 from uringinfer.cli.error_table import error_table
 from uringinfer.cli.progress import progress, quiet_option
-from uringinfer.cli.values import segment_size
-from uringinfer.container.manifest import Manifest
-from uringinfer.packing import PackReport, pack
-from uringinfer.packing.layout import SegmentSize
-from uringinfer.packing.packer import MAX_JOBS
-from uringinfer.packing.recipe import KEEP, MAX_SEED, parse_rule, with_stages
-from uringinfer.packing.reclaim import check_asked
-from uringinfer.packing.source_checksums import require_source
-from uringinfer.packing.staging import partial_path
-from uringinfer.units import counted, format_rate, format_size
 
 
 def _layer_range(text: str) -> tuple[int, int]:
@@ -33,7 +41,7 @@ def _layer_range(text: str) -> tuple[int, int]:
 @click.argument("out", type=click.Path(path_type=Path))
 @click.option(
     "--segment",
-    type=segment_size,
+    type=as_segment_size,
     metavar="SIZE|layer|auto",
     default="auto",
     show_default=True,

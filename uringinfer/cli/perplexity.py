@@ -12,14 +12,20 @@ from typing import Any
 import click
 
 from uringinfer import api
-from uringinfer.api import Comparison, PerplexityResult, measure_perplexity
+from uringinfer.api import (
+    SHORTEST_WINDOW,
+    Comparison,
+    Interrupted,
+    Machine,
+    PerplexityResult,
+    check_same_model,
+    count_windows,
+    measure_perplexity,
+)
 from uringinfer.cli import shared
 from uringinfer.cli.inputs import read_text
 from uringinfer.cli.interrupts import first_interrupt
 from uringinfer.cli.progress import Report, progress, quiet_option
-from uringinfer.errors import Interrupted
-from uringinfer.perplexity import SHORTEST_WINDOW, check_same_model, count_windows
-from uringinfer.planning.machine import Machine
 
 SCHEMA_VERSION = 1
 _DEFAULT_SHARE = 0.75

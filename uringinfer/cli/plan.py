@@ -10,15 +10,20 @@ from typing import Any
 import click
 
 from uringinfer import api
+from uringinfer.api import (
+    BudgetError,
+    SegmentSize,
+    UsageError,
+    as_segment_size,
+    format_size,
+    parse_rate,
+    parse_size,
+    read_regular,
+)
 from uringinfer.cli import shared
 from uringinfer.cli.plot import new_figure, plot_option, save_figure
 from uringinfer.cli.progress import progress, quiet_option
 from uringinfer.cli.table import format_table
-from uringinfer.cli.values import segment_size
-from uringinfer.errors import BudgetError, UsageError
-from uringinfer.packing.layout import SegmentSize
-from uringinfer.storage.regular import read_regular
-from uringinfer.units import format_size, parse_rate, parse_size
 
 SCHEMA_VERSION = 2
 SWEEP_STEPS = 12
@@ -45,7 +50,7 @@ def _sweep_range(text: str) -> list[int]:
 @shared.cache_budget
 @click.option(
     "--segment",
-    type=segment_size,
+    type=as_segment_size,
     metavar="SIZE|layer|auto",
     help="Plan a checkpoint as `pack --segment` would lay it out.  [default: auto]",
 )

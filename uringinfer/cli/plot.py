@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
+from uringinfer.api import EnvironmentError_, UsageError
 from uringinfer.cli.shared import OutputFile
-from uringinfer.errors import EnvironmentError_, UsageError
 
 FORMATS = (".eps", ".jpeg", ".jpg", ".pdf", ".png", ".ps", ".svg", ".svgz", ".tif", ".tiff", ".webp")
 """Endings of a plot's name."""

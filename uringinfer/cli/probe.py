@@ -9,12 +9,11 @@ from pathlib import Path
 import click
 
 from uringinfer import api
+from uringinfer.api import UsageError, format_rate, format_size, parse_size
 from uringinfer.cli.plot import plot_option
 from uringinfer.cli.probe_plot import draw
 from uringinfer.cli.progress import progress, quiet_option
 from uringinfer.cli.table import format_table
-from uringinfer.errors import UsageError
-from uringinfer.units import format_rate, format_size, parse_size
 
 _HEADER = (
     "way",

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from uringinfer import api
+from uringinfer.api import format_size
 from uringinfer.cli.plot import new_figure, save_figure
-from uringinfer.units import format_size
 
 _MOST_LINES = 12
 """What a legend beside a panel holds."""

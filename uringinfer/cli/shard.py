@@ -8,11 +8,8 @@ from pathlib import Path
 
 import click
 
+from uringinfer.api import EnvironmentError_, UsageError, format_rate, format_size, random_file, shard
 from uringinfer.cli.progress import progress, quiet_option
-from uringinfer.errors import EnvironmentError_, UsageError
-from uringinfer.packing.sharder import shard
-from uringinfer.storage.probe_file import random_file
-from uringinfer.units import format_rate, format_size
 
 PROBE_BYTES = 512 << 20
 PROBE_SECONDS = 1.0
@@ -82,7 +79,7 @@ def _parsed(text: str | None) -> list[float] | None:
 
 def _measured(directories: Sequence[Path]) -> list[float]:
     """The read rate of each drive, in bytes per second, on a file of random bytes."""
-    from uringinfer.doctor.read_clock import clock_reads  # late: the doctor brings the engine with it
+    from uringinfer.api import clock_reads  # late: the doctor brings the engine with it
 
     rates = []
     for directory in directories:

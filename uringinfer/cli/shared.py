@@ -11,11 +11,7 @@ from typing import Any, TypeVar, get_args
 
 import click
 
-from uringinfer.engine.outputs import check_writable
-from uringinfer.planning.planner import Placement
-from uringinfer.planning.presets import PRESETS
-from uringinfer.storage.reader import ReaderKind
-from uringinfer.units import parse_size
+from uringinfer.api import PRESETS, Placement, ReaderKind, check_writable, parse_size
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -10,16 +10,25 @@ from typing import Any
 
 import click
 
+from uringinfer.api import (
+    DEFAULT_POLICY,
+    POLICIES,
+    Machine,
+    SimulationResult,
+    Trace,
+    UsageError,
+    format_rate,
+    format_size,
+    parse_rate,
+    parse_size,
+    read_trace,
+    simulate,
+    slots_of,
+)
 from uringinfer.cli.plot import new_figure, plot_option, save_figure
 from uringinfer.cli.progress import progress, quiet_option
 from uringinfer.cli.table import format_table
 from uringinfer.cli.values import parse_counts, parse_sizes
-from uringinfer.errors import UsageError
-from uringinfer.planning.machine import Machine
-from uringinfer.residency.policies import DEFAULT_POLICY, POLICIES
-from uringinfer.residency.simulate import SimulationResult, simulate, slots_of
-from uringinfer.residency.trace import Trace, read_trace
-from uringinfer.units import format_rate, format_size, parse_rate, parse_size
 
 SCHEMA_VERSION = 1
 
@@ -105,7 +114,7 @@ def command(
         for name, size in runs:
             if report_progress is not None:
                 report_progress("simulating", len(results), len(runs))
-            results.append(simulate(replayed, name, size))
+            results.append(simulate(replayed, name, slots=size))
     if plot is not None:
         _draw(plot, results, costs)
     if as_json:

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from uringinfer import api
+from uringinfer.api import UsageError
 from uringinfer.cli.inputs import read_text
-from uringinfer.errors import UsageError
 
 
 @click.command()

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from uringinfer.errors import UsageError
-from uringinfer.units import parse_size
-
-if TYPE_CHECKING:  # packing takes a tenth of a second to import, and `simulate` needs none of it
-    from uringinfer.packing.layout import SegmentSize
+from uringinfer.api import UsageError, parse_size
 
 
 def parse_counts(text: str) -> list[int]:
@@ -22,10 +16,3 @@ def parse_counts(text: str) -> list[int]:
 def parse_sizes(text: str) -> list[int]:
     """ "8GB,16G" -> bytes. Raises UsageError for what is no list of sizes."""
     return [parse_size(word) for word in text.split(",")]
-
-
-def segment_size(text: str) -> SegmentSize:
-    """ "64M" -> bytes; "layer" and "auto" are themselves. Raises UsageError for anything else."""
-    if text == "layer":
-        return "layer"
-    return "auto" if text == "auto" else parse_size(text)

@@ -8,12 +8,9 @@ from pathlib import Path
 
 import click
 
+from uringinfer.api import IntegrityError, ReaderKind, format_rate, format_size, verify
 from uringinfer.cli import shared
 from uringinfer.cli.progress import progress, quiet_option
-from uringinfer.errors import IntegrityError
-from uringinfer.models.verification import verify
-from uringinfer.storage.reader import ReaderKind
-from uringinfer.units import format_rate, format_size
 
 
 @click.command()

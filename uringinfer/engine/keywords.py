@@ -52,20 +52,29 @@ class GenerateKeywords(TurnKeywords, total=False):
 
 REQUEST_NAMES = ("system", "tools", "tool_choice", "response_format", "variables", "raw")
 _SAMPLING_NAMES = frozenset(SamplingOptions.__slots__)
+_WHOLE = ("max_tokens", "top_k", "repeat_window", "chunk", "ring_slots", "parallel", "snapshots", "lookahead")
+_WHOLE_OR_NONE = ("seed", "logprobs", "context", "threads", "guesses", "experts_per_token")
+_FLAGS = ("ignore_eos", "raw", "all_logits", "verify_reads", "timeline")
 _KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
-    **dict.fromkeys(("max_tokens", "top_k", "repeat_window"), ((Integral,), "a whole number")),
-    **dict.fromkeys(("seed", "logprobs"), ((Integral, type(None)), "a whole number")),
+    **dict.fromkeys(_WHOLE, ((Integral,), "a whole number")),
+    **dict.fromkeys(_WHOLE_OR_NONE, ((Integral, type(None)), "a whole number")),
     **dict.fromkeys(("temperature", "top_p", "min_p", "repeat_penalty"), ((Real,), "a number")),
-    **dict.fromkeys(("ignore_eos", "raw"), ((bool,), "True or False")),
+    **dict.fromkeys(_FLAGS, ((bool,), "True or False")),
     **dict.fromkeys(("logit_bias", "variables"), ((Mapping,), "a dictionary")),
+    "native": ((bool, type(None)), "True, False or None"),
     "system": ((str, type(None)), "a text"),
 }
 """What values of a keyword are, and what they are called."""
 
 
-def check_keywords(given: Mapping[str, Any], known: Collection[str], what: str) -> None:
+def check_keywords(
+    given: Mapping[str, Any],
+    known: Collection[str],
+    what: str,
+    choices: Mapping[str, Collection[str]] | None = None,
+) -> None:
     """Raises UsageError for a keyword that `what` does not know, with the nearest that it does, and for a
-    value of another kind than the keyword takes."""
+    value of another kind than the keyword takes, or none of its `choices`."""
     for name, value in given.items():
         if name not in known:
             nearest = difflib.get_close_matches(name, list(known), 1, cutoff=0.5)
@@ -75,6 +84,8 @@ def check_keywords(given: Mapping[str, Any], known: Collection[str], what: str) 
         is_wrong_boolean = isinstance(value, bool) and name in _KINDS and bool not in kinds
         if is_wrong_boolean or not isinstance(value, kinds):
             raise UsageError(f"{name} is {value!r}", hint=f"give {described}")
+        if choices is not None and name in choices and value not in choices[name]:
+            raise UsageError(f"{name} is {value!r}", hint=f"choose from {', '.join(choices[name])}")
 
 
 def turn_options(keywords: Mapping[str, Any]) -> GenerationOptions:

@@ -28,12 +28,26 @@ from uringinfer.packing.recipe import Recipe, Role
 from uringinfer.packing.runs import Run
 from uringinfer.packing.segments import MAX_AUTO_BYTES, Cut, Item, auto_segment_bytes, cut_group, round_up
 from uringinfer.packing.source import TensorSource
+from uringinfer.units import as_bytes
 
 TRUNK_NAME = "trunk.bin"
 
 SegmentSize = int | Literal["layer", "auto"]
-
 _SHOWN = 8
+
+
+def as_segment_size(value: int | str) -> SegmentSize:
+    """What somebody gave as a segment's size: "layer", "auto", bytes, or text such as "64M".
+
+    Raises UsageError for anything else."""
+    if value == "layer":
+        return "layer"
+    if value == "auto":
+        return "auto"
+    nbytes = as_bytes(value, "the segment")
+    if nbytes is None:
+        raise UsageError("a segment has no size", hint="give 'auto', 'layer' or a size such as '64M'")
+    return nbytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from uringinfer.packing.conversion import squares_of
 from uringinfer.packing.error_report import coming_notes, requantising_notes, summarise_errors
 from uringinfer.packing.gguf_packed import quantised_notes
 from uringinfer.packing.journal import Finished
-from uringinfer.packing.layout import Block, Layout, SegmentSize, make_layout
+from uringinfer.packing.layout import Block, Layout, as_segment_size, make_layout
 from uringinfer.packing.parts import LayerRange, blocks_of_layers
 from uringinfer.packing.recipe import KEEP, Recipe
 from uringinfer.packing.reclaim import reclaim
@@ -94,7 +94,7 @@ def pack(
     checkpoint: Path | str,
     out: Path | str,
     *,
-    segment: SegmentSize = "auto",
+    segment: int | str = "auto",
     trunk: str = KEEP,
     experts: str = KEEP,
     tensors: Sequence[tuple[str, str]] = (),
@@ -109,18 +109,18 @@ def pack(
 ) -> PackReport:
     """Packs `checkpoint` (a Hugging Face directory or a GGUF file) into the container `out`.
 
-    `segment` bounds a segment's bytes, or makes one of each layer. `trunk` and `experts` are formats that
-    their matrices are converted to, `tensors` (regular expression, format) pairs for tensors by name (see
-    `Recipe`); the manifest and the report then say what that cost. `seed` draws the weights that codebooks
-    are learned from: the same seed gives the same bytes. `jobs` threads read and write, 1 to `MAX_JOBS`, but
-    no more than there are segments and records. Each holds 8 MiB, the scales that it makes or that GGUF
-    stores among the codes, until these are written, and the rows that it converts where they are no run of
-    bytes: this bounds the memory, whatever the model's size. `force` replaces an existing container once the
-    new one is whole; `dry_run` checks and lays out, and writes nothing, and says in its notes if the space
-    is not there. Interrupted at any point, the same call continues and gives the same bytes. With `layers`
-    only their part is written, for a later call to continue and one without `layers` to finish.
-    `reclaim_checkpoint` deletes the checkpoint's weight files once the container is whole and every checksum
-    in it has been read back.
+    `segment` bounds a segment's bytes (also as "64M"), or makes one of each layer ("layer"). `trunk` and
+    `experts` are formats that their matrices are converted to, `tensors` (regular expression, format) pairs
+    for tensors by name (see `Recipe`); the manifest and the report then say what that cost. `seed` draws the
+    weights that codebooks are learned from: the same seed gives the same bytes. `jobs` threads read and
+    write, 1 to `MAX_JOBS`, but no more than there are segments and records. Each holds 8 MiB, the scales
+    that it makes or that GGUF stores among the codes, until these are written, and the rows that it converts
+    where they are no run of bytes: this bounds the memory, whatever the model's size. `force` replaces an
+    existing container once the new one is whole; `dry_run` checks and lays out, and writes nothing, and says
+    in its notes if the space is not there. Interrupted at any point, the same call continues and gives the
+    same bytes. With `layers` only their part is written, for a later call to continue and one without
+    `layers` to finish. `reclaim_checkpoint` deletes the checkpoint's weight files once the container is
+    whole and every checksum in it has been read back.
 
     Raises UsageError, IntegrityError and UnsupportedModelError for a checkpoint or output that will not do,
     before anything is written; EnvironmentError_ if space runs out or the drive refuses.
@@ -132,7 +132,7 @@ def pack(
     recipe = Recipe(trunk, experts, tuple(tensors), seed)
     source = WatchedSource(open_source(Path(checkpoint)))
     try:
-        layout = make_layout(make_model(source.config), source, segment, recipe)
+        layout = make_layout(make_model(source.config), source, as_segment_size(segment), recipe)
         auxiliary = dict(source.auxiliary_files())
         files = tuple(AuxiliaryFile(name, len(data), crc32(data)) for name, data in auxiliary.items())
         files = (*files, AuxiliaryFile(ROW_CHECKSUMS_NAME, row_checksum_bytes(layout.manifest.segments), 0))

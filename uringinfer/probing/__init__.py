@@ -24,6 +24,7 @@ from uringinfer.storage.direct import open_file
 from uringinfer.storage.filesystem import cached_share, evict
 from uringinfer.storage.throughput import Meter
 from uringinfer.storage.uring import open_ring
+from uringinfer.units import as_bytes
 
 __all__ = ["Conditions", "Mode", "ProbeReport", "Row", "SavedRate", "probe", "save_rate", "saved_rate"]
 
@@ -34,7 +35,7 @@ def probe(
     path: str | os.PathLike[str],
     *,
     mode: Mode = "normal",
-    size: int | None = None,
+    size: int | str | None = None,
     require_direct: bool = False,
     progress: Progress | None = None,
 ) -> ProbeReport:
@@ -44,9 +45,10 @@ def probe(
     all). Raises UsageError if there is nothing at `path` or it is too small, EnvironmentError_ if direct I/O
     is required and refused or a test file finds no space, IntegrityError for a damaged container.
     """
+    nbytes = as_bytes(size, "size")
     with contextlib.ExitStack() as stack:
         target = stack.enter_context(
-            open_target(Path(path), mode, size, require_direct=require_direct, progress=progress)
+            open_target(Path(path), mode, nbytes, require_direct=require_direct, progress=progress)
         )
         cells, seconds = choose_cells(mode, target.nbytes, target.block_sizes)
         in_flight = max(cell.block_bytes * cell.queue_depth for cell in cells)

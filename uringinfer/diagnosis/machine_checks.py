@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from uringinfer.build_facts import describe_kernels, liburing_version
-from uringinfer.doctor.findings import Finding, note, ok, problem
+from uringinfer.diagnosis.findings import Finding, note, ok, problem
 from uringinfer.environment import native_enabled
 from uringinfer.errors import EnvironmentError_
 from uringinfer.kernels import open_kernels

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from uringinfer.doctor import machine_checks
-from uringinfer.doctor.findings import Status
+from uringinfer.diagnosis import machine_checks
+from uringinfer.diagnosis.findings import Status
 from uringinfer.planning.machine import Bound, Machine
 from uringinfer.storage.denial import Denial
 

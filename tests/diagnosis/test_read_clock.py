@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 
-from uringinfer.doctor.read_clock import BLOCK_BYTES, clock_latency, clock_reads
+from uringinfer.diagnosis.read_clock import BLOCK_BYTES, clock_latency, clock_reads
 from uringinfer.storage.direct import open_file
 from uringinfer.storage.reader import open_reader
 
@@ -31,7 +31,7 @@ def test_every_block_is_read_once_before_any_is_read_again(file, monkeypatch):
         )
         return reader
 
-    monkeypatch.setattr("uringinfer.doctor.read_clock.open_reader", open_spied_on)
+    monkeypatch.setattr("uringinfer.diagnosis.read_clock.open_reader", open_spied_on)
     rate = clock_reads(file, 6.5, clock=ticking(1.0))
     assert len(offsets) == 6
     assert sorted(offsets[:3]) == sorted(offsets[3:]) == [0, BLOCK_BYTES, 2 * BLOCK_BYTES]
@@ -75,7 +75,7 @@ def test_the_latency_is_the_time_over_reads_that_were_alone(file, monkeypatch):
         reader.submit, reader.wait = counting_submit, counting_wait
         return reader
 
-    monkeypatch.setattr("uringinfer.doctor.read_clock.open_reader", open_spied_on)
+    monkeypatch.setattr("uringinfer.diagnosis.read_clock.open_reader", open_spied_on)
     assert clock_latency(file, 2.5, clock=ticking(0.5)) == 2.5 / 4  # it looks at the clock before each read
     assert (most, len(reads)) == (1, 4)
     assert all(nbytes == 4096 and offset % 4096 == 0 for offset, nbytes in reads)

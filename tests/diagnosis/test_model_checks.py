@@ -5,9 +5,9 @@ import pytest
 
 from tests.packing.checkpoint_maker import make_checkpoint
 from tests.text import tokenizer_files
-from uringinfer.doctor import diagnose, model_checks
-from uringinfer.doctor.findings import Status
-from uringinfer.doctor.read_clock import BLOCK_BYTES, ReadRate
+from uringinfer.diagnosis import diagnose, model_checks
+from uringinfer.diagnosis.findings import Status
+from uringinfer.diagnosis.read_clock import BLOCK_BYTES, ReadRate
 from uringinfer.engine.loading import LoadOptions
 from uringinfer.engine.opening import open_model
 from uringinfer.errors import UsageError

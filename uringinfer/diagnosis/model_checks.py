@@ -13,8 +13,8 @@ from pathlib import Path
 
 from uringinfer.container.container import Container
 from uringinfer.container.manifest import MANIFEST_NAME
-from uringinfer.doctor.findings import Finding, note, ok, problem
-from uringinfer.doctor.read_clock import BLOCK_BYTES, clock_reads
+from uringinfer.diagnosis.findings import Finding, note, ok, problem
+from uringinfer.diagnosis.read_clock import BLOCK_BYTES, clock_reads
 from uringinfer.engine.load_options import LoadOptions
 from uringinfer.engine.opening import open_model
 from uringinfer.errors import UringinferError, UsageError

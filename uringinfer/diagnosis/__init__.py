@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from uringinfer.doctor.findings import Finding, Status
-from uringinfer.doctor.machine_checks import check_machine
-from uringinfer.doctor.model_checks import check_model
+from uringinfer.diagnosis.findings import Finding, Status
+from uringinfer.diagnosis.machine_checks import check_machine
+from uringinfer.diagnosis.model_checks import check_model
 
 __all__ = ["READ_SECONDS", "Finding", "Status", "diagnose"]
 
@@ -19,7 +19,7 @@ READ_SECONDS = 2.0
 
 
 def diagnose(
-    path: Path | None = None,
+    path: str | Path | None = None,
     *,
     deep: bool = False,
     seconds: float = READ_SECONDS,
@@ -35,4 +35,4 @@ def diagnose(
     """
     yield from check_machine(proc, sys)
     if path is not None:
-        yield from check_model(path, seconds, deep=deep, progress=progress)
+        yield from check_model(Path(path), seconds, deep=deep, progress=progress)
