@@ -11,6 +11,8 @@ from uringinfer.errors import UsageError
 
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGTP]?)(i?B)?\s*", re.IGNORECASE)
+_MAX_BYTES = 2.0**63
+_SHOWN = 20
 _RATE = re.compile(r"(.*?)\s*/\s*s", re.IGNORECASE)
 
 
@@ -24,7 +26,11 @@ def parse_size(text: str) -> int:
         raise UsageError(f"'{text}' is not a size", hint="write it with a unit: 500M, 16G or 64MiB")
     number, prefix, suffix = match.groups()
     base = 1000 if suffix is not None and suffix.upper() == "B" and prefix else 1024
-    return round(float(number) * float(base ** _POWERS[prefix.upper()]))
+    nbytes = float(number) * float(base ** _POWERS[prefix.upper()])
+    if nbytes >= _MAX_BYTES:
+        shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+        raise UsageError(f"'{shown}' is more than any machine holds", hint="give a size below 8 EiB")
+    return round(nbytes)
 
 
 def parse_rate(text: str) -> float:

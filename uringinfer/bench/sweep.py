@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from uringinfer.bench.measure import Measurement, Progress, measure
+from uringinfer.bench.parent import end_with_parent
 from uringinfer.bench.workload import Workload
 from uringinfer.engine.load_options import DEFAULT_CHUNK, DEFAULT_LOOKAHEAD, LoadOptions
 from uringinfer.engine.memory import peak_resident_bytes
@@ -135,6 +136,7 @@ def _results(
 def _run_setting(bench: Bench, setting: Setting, sending: Connection) -> None:
     """What the process does. Sends progress, measurements, an error if one came, and None at the end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C too, and ends this process
+    end_with_parent()
 
     def progress(what: str, done: int, total: int) -> None:
         sending.send((what, done, total))

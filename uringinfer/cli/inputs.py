@@ -38,7 +38,10 @@ def read_text(
 
 
 def _decoded(stream: BinaryIO, source: str) -> str:
-    data = stream.read(MAX_BYTES + 1)
+    try:
+        data = stream.read(MAX_BYTES + 1)
+    except OSError as error:  # a closed stdin, a directory in the place of a file
+        raise UsageError(f"cannot read {source}: {error.strerror}", hint="give the text with -p") from None
     if len(data) > MAX_BYTES:
         raise UsageError(f"{source} is longer than {format_size(MAX_BYTES)}", hint="give less text")
     try:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import ast
 import importlib
 import logging
-import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
 from importlib import resources
-from typing import Any, TextIO
+from typing import Any
 
 import click
 
-from uringinfer.api import EnvironmentError_, UringinferError
+from uringinfer.cli.failures import PROGRAM, failure_of
+from uringinfer.cli.interrupts import end_of_start_up
+from uringinfer.cli.streams import StdoutRefused, give_up_stdout, guarded_streams
 
-PROGRAM = "uringinfer"
 _HELP_WIDTH = 100
 
 # name -> module; a command's module is imported only when it is called, so that `-h` is instant
@@ -42,38 +40,6 @@ class _ReaderGone(Exception):
     """A closed pipe, under a name that click does not know: click exits with 1 at a BrokenPipeError."""
 
 
-class _StdoutRefused(EnvironmentError_):
-    """stdout did not take what was written to it: a file on a full drive, say."""
-
-
-class _Stdout:
-    """stdout, where a refusal says that it was stdout: the machine's error names no file."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def write(self, text: str) -> int:
-        with _told_of_stdout():
-            return self._stream.write(text)
-
-    def flush(self) -> None:
-        with _told_of_stdout():
-            self._stream.flush()
-
-
-@contextmanager
-def _told_of_stdout() -> Iterator[None]:
-    try:
-        yield
-    except BrokenPipeError:
-        raise  # no refusal: the reader had enough
-    except OSError as error:
-        raise _StdoutRefused(f"cannot write to stdout: {error.strerror}") from error
-
-
 class LazyGroup(click.Group):
     """A group whose commands live in modules that are imported on demand; each has a `command`."""
 
@@ -84,6 +50,7 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command: Any = importlib.import_module(COMMANDS[cmd_name]).command
+        end_of_start_up()
         return command  # type: ignore[no-any-return]
 
     def make_context(self, *args: Any, **options: Any) -> click.Context:
@@ -95,8 +62,7 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             result = super().invoke(ctx)
-            if sys.stdout is not None:  # None where the shell closed it
-                sys.stdout.flush()  # else the buffer would meet the closed pipe in an exit handler
+            sys.stdout.flush()  # else the buffer would meet the closed pipe in an exit handler
         except BrokenPipeError as error:
             raise _ReaderGone from error
         return result
@@ -152,41 +118,25 @@ def cli(ctx: click.Context, debug: bool) -> None:
         logging.basicConfig(level=logging.DEBUG, format="%(name)s: %(message)s")
 
 
-def _give_up_stdout() -> None:
-    """Keeps the exit handlers from writing again what stdout did not take."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def main() -> None:
-    """Entry point: exit codes are those of uringinfer.errors, 130 for Ctrl-C, 141 for a closed pipe."""
+    """Entry point: exit codes are those of uringinfer.errors, 130 for Ctrl-C, 141 for a closed pipe, 1 for a
+    mistake in this program. Whatever happens is one line; `--debug` adds the traceback."""
     debug = "--debug" in sys.argv[1:]
-    try:
-        with redirect_stdout(sys.stdout and _Stdout(sys.stdout)):
-            code = cli.main(prog_name=PROGRAM, standalone_mode=False)
-    except UringinferError as error:
-        if isinstance(error, _StdoutRefused):
-            _give_up_stdout()
-        if debug:
+    with guarded_streams():
+        try:
+            result = cli.main(prog_name=PROGRAM, standalone_mode=False)
+            code = result if isinstance(result, int) else 0
+        except SystemExit:
             raise
-        click.echo(f"uringinfer: {error}", err=True)
-        code = error.exit_code
-    except click.ClickException as error:
-        context = getattr(error, "ctx", None)
-        path = context.command_path if context else PROGRAM
-        click.echo(f"{PROGRAM}: {error.format_message().rstrip('.')}; see '{path} -h'", err=True)
-        code = error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("uringinfer: interrupted", err=True)
-        code = 130
-    except (_ReaderGone, BrokenPipeError):
-        _give_up_stdout()  # end quietly
-        code = 141
-    except OSError as error:
-        # what the machine refused where no room of the package knew more about it: a directory without
-        # permission, a full drive
-        if debug:
-            raise
-        what = f"cannot use {error.filename}: " if error.filename else ""
-        click.echo(f"{PROGRAM}: {what}{error.strerror or error}", err=True)
-        code = EnvironmentError_.exit_code
-    sys.exit(code if isinstance(code, int) else 0)
+        except (_ReaderGone, BrokenPipeError):
+            give_up_stdout()  # end quietly
+            code = 141
+        except BaseException as error:
+            if isinstance(error, StdoutRefused):
+                give_up_stdout()
+            failure = failure_of(error)
+            if debug and not failure.is_known:
+                raise
+            click.echo(failure.line, err=True)
+            code = failure.code
+    sys.exit(code)

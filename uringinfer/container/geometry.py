@@ -6,6 +6,7 @@ parts lie inside them in order, panels cover each tensor's rows once, every size
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -47,13 +48,13 @@ def pointed_files(manifest: Manifest) -> Iterator[tuple[str, int]]:
 
 def check_files(manifest: Manifest, directory: Path) -> None:
     """Raises IntegrityError unless every file is there, inside `directory`, and as long as it must be."""
-    inside = directory.resolve()
+    inside = os.path.realpath(directory)
     for name, nbytes in pointed_files(manifest):
         path = directory / name
         try:
             status = path.lstat()
             if stat.S_ISLNK(status.st_mode):
-                if not path.resolve().is_relative_to(inside):
+                if not Path(os.path.realpath(path)).is_relative_to(inside):
                     raise IntegrityError(f"{path}: a symbolic link that leaves the container")
                 status = path.stat()
         except FileNotFoundError:
@@ -61,6 +62,8 @@ def check_files(manifest: Manifest, directory: Path) -> None:
                 f"{path} is missing, {nbytes} bytes by the manifest", hint="copy it again, or pack again"
             ) from None
         except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise IntegrityError(f"{path}: a symbolic link that leads to itself") from None
             raise EnvironmentError_(f"cannot look at {path}: {os.strerror(error.errno or 0)}") from error
         if not stat.S_ISREG(status.st_mode):
             raise IntegrityError(f"{path}: not a regular file")

@@ -7,6 +7,7 @@ made of its own and a digest of its files' names, sizes and times: a changed che
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,7 +33,7 @@ def find_container(
     if (path / MANIFEST).is_file():
         return path
     files = _checkpoint_files(path)
-    target = (pack_dir or cache_directory()) / f"{path.resolve().stem}-{_digest(files)}.uring"
+    target = (pack_dir or cache_directory()) / f"{Path(os.path.realpath(path)).stem}-{_digest(files)}.uring"
     if (target / MANIFEST).is_file():
         return target
     if announce is not None:

@@ -62,7 +62,7 @@ class CheckpointSource:
         }
         self.identity: dict[str, Any] = {
             "kind": "safetensors",
-            "name": path.resolve().name,
+            "name": Path(os.path.realpath(path)).name,
             "files": {shard.path.name: shard.nbytes for shard in shards},
             "headers_crc32": zlib.crc32(b"".join(shard.crc32.to_bytes(4, "little") for shard in shards)),
         }

@@ -39,7 +39,7 @@ def reclaim(checkpoint: Path, names: Iterable[str], container: Path) -> int:
     freed = 0
     for path in [checkpoint / name for name in names] if checkpoint.is_dir() else [checkpoint]:
         # A download cache keeps the bytes elsewhere and links to them.
-        for file in {path, path.resolve()}:
+        for file in {path, Path(os.path.realpath(path))}:
             freed += _delete(file)
     return freed
 

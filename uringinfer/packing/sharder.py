@@ -133,13 +133,13 @@ def _plan(
     for directory in directories:
         if not directory.is_dir():
             raise UsageError(f"{directory} is no directory", hint="mount the drive, or make the directory")
-    homes = [str(directory.resolve()) for directory in directories]
+    homes = [os.path.realpath(directory) for directory in directories]
     if len(set(homes)) != len(homes):
         raise UsageError("a drive stands twice", hint="name each directory once")
     pattern = make_pattern(weights or [1.0] * len(homes))
     unsharded = replace(container.manifest, sharding=None).to_json()
     key = hashlib.sha256(json.dumps([unsharded, homes, pattern]).encode()).hexdigest()[:16]
-    name = container.path.resolve().name
+    name = Path(os.path.realpath(container.path)).name
     return Sharding(tuple(f"{home}/{name}.{key[:8]}.shard" for home in homes), pattern, key)
 
 

@@ -33,7 +33,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
     """The JSON object in the file `path`. Raises as `read_utf8` does, and IntegrityError if there is none."""
     try:
         document = json.loads(read_utf8(path))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise IntegrityError(f"{path} is not JSON ({error})", hint="copy it anew") from error
     if not isinstance(document, dict):
         raise IntegrityError(f"{path} holds no JSON object", hint="copy it anew")

@@ -22,6 +22,7 @@ import tokenizers
 
 from uringinfer.errors import IntegrityError, UnsupportedModelError
 from uringinfer.text.files import read_json_object
+from uringinfer.text.panics import panics_are_errors
 from uringinfer.text.pieces import pieces
 from uringinfer.text.vocabulary import AddedToken
 
@@ -136,7 +137,8 @@ class JsonVocabulary:
         waiting = [(tokenizer, text)]  # pieces not yet encoded, the first one last
         while waiting:
             tokenizer, text = waiting.pop()
-            encoding = tokenizer.encode(text, add_special_tokens=False)
+            with panics_are_errors(str(self._path)):
+                encoding = tokenizer.encode(text, add_special_tokens=False)
             found = self._true_ids(tokenizer, encoding.ids)
             if self._control_ids.isdisjoint(found):
                 ids += found
@@ -167,7 +169,10 @@ class JsonVocabulary:
 
     def _build(self, document: Mapping[str, Any]) -> tokenizers.Tokenizer:
         try:
-            return tokenizers.Tokenizer.from_str(json.dumps(document))
+            with panics_are_errors(str(self._path)):
+                return tokenizers.Tokenizer.from_str(json.dumps(document))
+        except IntegrityError:
+            raise
         except Exception as error:  # the package raises bare Exception for everything it refuses
             raise IntegrityError(
                 f"the package tokenizers refuses {self._path} ({error})",
@@ -216,7 +221,8 @@ class JsonVocabulary:
         return self._build(document) if changed else self._start
 
     def _first_of_post_processing(self) -> int | None:
-        first = self._start.encode("a", add_special_tokens=True).ids[:1]
+        with panics_are_errors(str(self._path)):
+            first = self._start.encode("a", add_special_tokens=True).ids[:1]
         return next((token_id for token_id in first if token_id in self._added_by_id), None)
 
 
@@ -281,6 +287,7 @@ def _added_token(entry: Mapping[str, Any], normalizer: Any) -> AddedToken:
     content, token_id = entry["content"], entry["id"]
     if not isinstance(content, str) or type(token_id) is not int or token_id < 0:
         raise ValueError(f"added token {content!r} has id {token_id!r}")
+    content.encode()  # a lone surrogate, which JSON can write, is no text and a ValueError
     flags = {key: bool(entry.get(key)) for key in ("special", "lstrip", "rstrip", "single_word")}
     changes = normalizer is not None and normalizer.normalize_str(content) != content
     normalized = bool(entry.get("normalized")) and changes
