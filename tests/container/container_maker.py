@@ -1,5 +1,6 @@
 """A small container with every kind of thing in it, written by hand rather than by the packer."""
 
+import json
 import zlib
 from pathlib import Path
 
@@ -71,3 +72,10 @@ def make_container(directory: Path, *, seed: int = 0, experts: int = 6) -> Manif
     (directory / "row_checksums.bin").write_bytes(rows)
     (directory / "manifest.json").write_text(manifest.to_json())
     return manifest
+
+
+def signed(document) -> str:
+    """The text of a manifest that says `document`, with the checksum that belongs to it."""
+    document = {key: value for key, value in document.items() if key != "manifest_crc32"}
+    text = json.dumps(document)[:-1] + ",\n"
+    return text + f'"manifest_crc32": "{zlib.crc32(text.encode()):08x}"\n}}\n'

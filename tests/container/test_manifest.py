@@ -2,24 +2,16 @@ import copy
 import json
 import os
 import re
-import zlib
 from dataclasses import replace
 
 import pytest
-from container_maker import make_container
+from container_maker import make_container, signed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from uringinfer.container import Bank, Container, Manifest
 from uringinfer.container.manifest_reader import load_manifest, read_manifest
 from uringinfer.errors import IntegrityError, UsageError
-
-
-def signed(document) -> str:
-    """The text of a manifest that says `document`, with the checksum that belongs to it."""
-    document = {key: value for key, value in document.items() if key != "manifest_crc32"}
-    text = json.dumps(document)[:-1] + ",\n"
-    return text + f'"manifest_crc32": "{zlib.crc32(text.encode()):08x}"\n}}\n'
 
 
 @pytest.fixture
