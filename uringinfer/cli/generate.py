@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +13,9 @@ import click
 
 from uringinfer import api
 from uringinfer.api import UsageError
-from uringinfer.cli import generate_batch, shared
+from uringinfer.cli import generate_batch, generate_turn, loading, shared
 from uringinfer.cli.inputs import read_text
-from uringinfer.cli.interrupts import first_interrupt
-from uringinfer.cli.progress import Report, progress
+from uringinfer.cli.progress import progress
 
 INTERRUPTED = 130
 DEFAULT_PARALLEL = 4
@@ -89,6 +86,8 @@ def _token_ids(text: str) -> list[int]:
     help="The prompt as token numbers, such as 1,2,3; needs no tokenizer.",
 )
 @click.option("--raw", is_flag=True, help="Do not put the prompt into the model's chat format.")
+@shared.system
+@shared.variables
 @click.option(
     "--chat-template", type=click.Path(path_type=Path), help="A Jinja file instead of the model's own."
 )
@@ -213,8 +212,10 @@ def command(model: Path, dash: str | None, **options: Any) -> None:
         raise UsageError(given, hint="give one of -p TEXT, -f FILE, --ids 1,2,3, or - to read stdin")
     if options["budget"] is not None and options["preset"] is not None:
         raise UsageError("--budget and --preset exclude each other", hint="give --budget")
-    generation_options = _generation_options(options)  # what is wrong is told before anything is loaded
-    generation = _run(model, prompt, options, generation_options)
+    generation_options = loading.generation_options(
+        options
+    )  # what is wrong is told before anything is loaded
+    generation = generate_turn.run(model, prompt, options, generation_options)
     if options["as_json"]:
         click.echo(json.dumps(generation.to_json(), ensure_ascii=False))
     if options["stats"] and not options["quiet"]:
@@ -226,172 +227,19 @@ def command(model: Path, dash: str | None, **options: Any) -> None:
 def _run_batch(path: Path, dash: str | None, options: dict[str, Any]) -> int:
     """Answers several prompts at a time; the exit code."""
     generate_batch.check_options(options, dash)
-    defaults = _generation_options(options)
+    defaults = loading.generation_options(options)
     lines = generate_batch.lines_of(options["prompts"], options["prompts_file"])
-    say = _silent if options["quiet"] else _say
+    say = loading.silent if options["quiet"] else loading.say
     with progress(wanted=not options["quiet"]) as report:
-        opened = _open(path, options, report, say)
+        opened = loading.open_model(path, options, report, say)
     parallel = min(options["parallel"], max(1, sum(bool(line.strip()) for line in lines)))
 
     def load(tokens: int, prompt_tokens: int) -> api.Engine:
         context = options["context"] or opened.context_for(tokens)
         load_options = replace(
-            _load_options(opened, prompt_tokens, 0, options), context=context, parallel=parallel
+            loading.load_options(opened, prompt_tokens, 0, options), context=context, parallel=parallel
         )
         with progress(wanted=not options["quiet"]) as report:
-            return _load(opened, load_options, options, report)
+            return loading.load(opened, load_options, options, report)
 
     return generate_batch.run(opened, lines, options, defaults, load, say)
-
-
-def _open(
-    path: Path, options: dict[str, Any], report: Report | None, say: Callable[[str], None]
-) -> api.OpenModel:
-    return api.open_model(
-        path,
-        threads=options["threads"],
-        pack_dir=options["pack_dir"],
-        chat_template=options["chat_template"],
-        experts_per_token=options["experts_per_token"],
-        progress=report,
-        announce=say,
-    )
-
-
-def _load(
-    opened: api.OpenModel, load_options: api.LoadOptions, options: dict[str, Any], report: Report | None
-) -> api.Engine:
-    """The model loaded, with its draft model if there is one."""
-    if options["draft"] is None:
-        return opened.load(load_options, report)
-    draft = api.open_model(options["draft"], threads=options["threads"], progress=report)
-    return api.load_with_draft(opened, draft, load_options, report)
-
-
-def _run(
-    path: Path, prompt: str | None, options: dict[str, Any], generation_options: api.GenerationOptions
-) -> api.Generation:
-    """Loads the model, says what came of it, and generates."""
-    say = _silent if options["quiet"] else _say
-    with progress(wanted=not options["quiet"]) as report:
-        opened = _open(path, options, report, say)
-        session_path: Path | None = options["load_session"]
-        saved = None if session_path is None else (session_path, api.read_header(session_path))
-        ids = (
-            options["ids"]
-            if prompt is None
-            else opened.encode(prompt, raw=options["raw"], goes_on=saved is not None)
-        )
-        load_options = _load_options(opened, len(ids), len(saved[1].ids) if saved else 0, options)
-        opened.check_turn(ids, load_options, saved)
-        if options["trace"]:
-            opened.check_experts("trace")
-        if options["learn"]:
-            opened.check_learning()
-        engine = _load(opened, load_options, options, report)
-    with engine, ExitStack() as stack:
-        for line in (engine.setup.to_text(), *(f"note: {note}" for note in engine.notes)):
-            say(line)
-        logits = options["logits_out"] and stack.enter_context(
-            api.LogitsFile(options["logits_out"], engine.model.vocab_size)
-        )
-        prompt_display = stack.enter_context(ExitStack())
-        listener = api.Listener(
-            text=None if options["as_json"] else _write_text,
-            logits=logits.append if logits else None,
-            prompt=_prompt_listener(prompt_display, len(ids), wanted=not options["quiet"]),
-        )
-        if options["trace"] is not None:
-            engine.trace_to(stack.enter_context(api.TraceWriter(options["trace"])))
-            stack.callback(engine.end_trace)
-        session = engine.load_session(session_path) if session_path else engine.session()
-        saves = options["save_session"] is not None
-        stack.enter_context(
-            first_interrupt(lambda: engine.interrupt(after_pass=saves and not session.can_rewind))
-        )
-        generation = engine.generate(ids, generation_options, listener, session=session)
-        if generation.tokens and not options["as_json"]:
-            click.echo()
-        if options["learn"]:
-            engine.learn()
-        if options["report"] is not None:
-            api.write_run_page(options["report"], engine, generation)
-        if options["save_session"] is not None:
-            _save(session, options["save_session"], say)
-    for note in generation.notes[len(engine.notes) :]:
-        say(f"note: {note}")
-    return generation
-
-
-def _save(session: api.Session, path: Path, say: Callable[[str], None]) -> None:
-    """Saves what there is; an interrupted run may have nothing to save."""
-    if not session.length:
-        say("note: the session was interrupted before anything was fed and is not saved")
-    elif not session.is_whole:
-        say("note: the session was interrupted inside a pass, this model cannot take it back: not saved")
-    else:
-        session.save(path)
-
-
-def _load_options(
-    opened: api.OpenModel, prompt_tokens: int, saved_tokens: int, options: dict[str, Any]
-) -> api.LoadOptions:
-    tokens = saved_tokens + prompt_tokens + options["max_tokens"]
-    context = options["context"] or opened.context_for(tokens)
-    trunk_budget, cache_budget = shared.preset_budgets(
-        options["preset"], options["trunk_budget"], options["cache_budget"]
-    )
-    return api.LoadOptions(
-        budget=options["budget"],
-        trunk_budget=trunk_budget,
-        cache_budget=cache_budget,
-        cache_policy=options["policy"],
-        lookahead=options["lookahead"],
-        context=context,
-        chunk=min(options["chunk"], max(prompt_tokens, 1)),
-        io=options["io"],
-        placement=options["placement"],
-        ring_slots=options["ring_slots"],
-        all_logits=options["logits_out"] is not None,
-        guesses=options["guesses"],
-        verify_reads=options["verify_reads"],
-        timeline=options["report"] is not None,
-    )
-
-
-def _generation_options(options: dict[str, Any]) -> api.GenerationOptions:
-    sampling = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_window", "seed")
-    return api.GenerationOptions(
-        max_tokens=options["max_tokens"],
-        sampling=api.SamplingOptions(**{name: options[name] for name in sampling}),
-        stop=options["stop"],
-        ignore_eos=options["ignore_eos"],
-    )
-
-
-def _prompt_listener(display: ExitStack, tokens: int, *, wanted: bool) -> Callable[[int, int], None]:
-    """Shows how much of the prompt is read, and clears the line before the first text comes."""
-    report = display.enter_context(progress(unit_is_bytes=False, wanted=wanted))
-    if report is not None and tokens:
-        report("reading the prompt", 0, tokens)
-
-    def listen(done: int, total: int) -> None:
-        if report is not None:
-            report("reading the prompt", done, total)
-        if done == total:
-            display.close()
-
-    return listen
-
-
-def _write_text(text: str) -> None:
-    click.echo(text, nl=False)
-    sys.stdout.flush()
-
-
-def _say(line: str) -> None:
-    click.echo(line, err=True)
-
-
-def _silent(line: str) -> None:
-    pass

@@ -13,6 +13,7 @@ from uringinfer import api
 from uringinfer.api import EnvironmentError_, Interrupted, UsageError
 from uringinfer.cli.interrupts import first_interrupt
 from uringinfer.cli.progress import progress
+from uringinfer.cli.values import parse_variables
 
 _NOT_TOGETHER = (
     "ids",
@@ -63,9 +64,12 @@ def run(
 ) -> int:
     """Answers every line; `load` gives an engine for a context and a prompt of so many tokens. Returns the
     exit code: 130 if interrupted, 2 if a prompt could not be answered."""
-    asked = api.read_prompts(
-        lines, lambda prompt: opened.prompter.prompt_ids(prompt, {"raw": options["raw"]}), defaults
-    )
+    told = {
+        "raw": options["raw"],
+        "system": options["system"],
+        "variables": parse_variables(options["variables"]),
+    }
+    asked = api.read_prompts(lines, lambda prompt: opened.prompter.prompt_ids(prompt, told), defaults)
     if not asked:
         raise UsageError("there is no prompt", hint="give -p TEXT, or a file with a line for each")
     with ExitStack() as stack:

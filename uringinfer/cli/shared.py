@@ -77,6 +77,16 @@ page = click.option(
 )
 
 
+system = click.option("--system", metavar="TEXT", help="A system text in front of the conversation.")
+variables = click.option(
+    "--var",
+    "variables",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set a variable of the chat template, such as enable_thinking=false; may be repeated.",
+)
+
+
 def chunk(default: int) -> Callable[[Command], Command]:
     """`--chunk`; what a model is loaded with by default is for those to say who load one."""
     return click.option(

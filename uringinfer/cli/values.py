@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from typing import Any
+
 from uringinfer.api import UsageError, parse_size
 
 
@@ -16,3 +20,20 @@ def parse_counts(text: str) -> list[int]:
 def parse_sizes(text: str) -> list[int]:
     """ "8GB,16G" -> bytes. Raises UsageError for what is no list of sizes."""
     return [parse_size(word) for word in text.split(",")]
+
+
+def parse_variables(texts: Sequence[str]) -> dict[str, Any]:
+    """ "enable_thinking=false" -> {"enable_thinking": False}; a value that is no JSON is text.
+
+    Raises UsageError for what sets no variable."""
+    return dict(map(_variable, texts))
+
+
+def _variable(text: str) -> tuple[str, Any]:
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        raise UsageError(f"'{text}' sets no variable", hint="write it as NAME=VALUE: enable_thinking=false")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from uringinfer.engine.generation import Generation, Listener
+from uringinfer.engine.generation import Generation, GenerationOptions, Listener
 from uringinfer.engine.keywords import TurnKeywords, check_keywords, turn_options
 from uringinfer.engine.prefix import common_prefix
 from uringinfer.engine.run import Stream
@@ -78,39 +78,87 @@ class Conversation:
         return self._session
 
     def say(
-        self, said: Said, *, listener: Listener | None = None, **keywords: Unpack[TurnKeywords]
+        self,
+        said: Said,
+        options: GenerationOptions | None = None,
+        *,
+        listener: Listener | None = None,
+        **keywords: Unpack[TurnKeywords],
     ) -> Generation:
         """Adds what is said to the messages, then the reply to it, which is returned with its statistics.
 
         An interrupt ends the reply where it is. Raises UsageError for what cannot be fed: messages that the
         chat format refuses, or more than the context has room for; then nothing was said.
         """
-        return _finished(self.stream(said, listener=listener, **keywords))
+        return _finished(self.stream(said, options, listener=listener, **keywords))
 
     def stream(
-        self, said: Said, *, listener: Listener | None = None, **keywords: Unpack[TurnKeywords]
+        self,
+        said: Said,
+        options: GenerationOptions | None = None,
+        *,
+        listener: Listener | None = None,
+        **keywords: Unpack[TurnKeywords],
     ) -> Stream:
         """`say`, in pieces while it happens. Leaving it early keeps what there is as the reply."""
         self._close()
         before = list(self.messages)
         self.messages += _as_messages(said)
         try:
-            return self._answer(listener, keywords, before)
+            return self._answer(_options(options, keywords), listener, before)
         except BaseException:
             self.messages[:] = before
             raise
 
-    def reply(self, *, listener: Listener | None = None, **keywords: Unpack[TurnKeywords]) -> Generation:
+    def reply(
+        self,
+        options: GenerationOptions | None = None,
+        *,
+        listener: Listener | None = None,
+        **keywords: Unpack[TurnKeywords],
+    ) -> Generation:
         """The reply to the messages as they are; a reply that is there already is given anew."""
-        return _finished(self.stream_reply(listener=listener, **keywords))
+        return _finished(self.stream_reply(options, listener=listener, **keywords))
 
-    def stream_reply(self, *, listener: Listener | None = None, **keywords: Unpack[TurnKeywords]) -> Stream:
+    def stream_reply(
+        self,
+        options: GenerationOptions | None = None,
+        *,
+        listener: Listener | None = None,
+        **keywords: Unpack[TurnKeywords],
+    ) -> Stream:
         """`reply`, in pieces while it happens."""
         self._close()
         before = list(self.messages)
         if self.messages and self.messages[-1]["role"] == "assistant":
             del self.messages[-1]
-        return self._answer(listener, keywords, before)
+        return self._answer(_options(options, keywords), listener, before)
+
+    def go_on(
+        self,
+        options: GenerationOptions | None = None,
+        *,
+        listener: Listener | None = None,
+        **keywords: Unpack[TurnKeywords],
+    ) -> Stream:
+        """Goes on with the last reply where it was cut short, in pieces; what comes is added to its content.
+
+        Raises UsageError if there is no reply."""
+        self._close()
+        if not self.messages or self.messages[-1]["role"] != "assistant" or not self._session.length:
+            raise UsageError("there is no reply to go on with", hint="say something first")
+        options = _options(options, keywords)
+        last, session = self.messages[-1], self._session
+
+        def hear(generation: Generation) -> None:
+            last["content"] = (last.get("content") or "") + generation.text
+
+        self._make_whole()
+        self._engine.trunk.resume()
+        ids = [] if session.chosen is None else [session.chosen]
+        stream = self._engine.run(session, ids, options, listener, prompt_ids=ids, on_end=hear)
+        self._open = weakref.ref(stream)
+        return stream
 
     def undo(self) -> list[dict[str, Any]]:
         """Takes the last turn back, from what the user said on. Returns its messages, none if there was no
@@ -133,11 +181,9 @@ class Conversation:
         self._session.save(path, self.messages, self.tools, self.variables)
 
     def _answer(
-        self, listener: Listener | None, keywords: Mapping[str, Any], before: list[dict[str, Any]]
+        self, options: GenerationOptions, listener: Listener | None, before: list[dict[str, Any]]
     ) -> Stream:
         """A stream of the reply to the messages as they are; `before` are those to go back to."""
-        check_keywords(keywords, _TURN_NAMES, "a turn")
-        options = turn_options(keywords)
         engine, session = self._engine, self._session
         engine.trunk.resume()
         ids, parser = engine.prompter.render(self.messages, self._asked())
@@ -199,6 +245,13 @@ def _finished(stream: Stream) -> Generation:
     for _ in stream:
         pass
     return stream.generation
+
+
+def _options(options: GenerationOptions | None, keywords: Mapping[str, Any]) -> GenerationOptions:
+    check_keywords(keywords, _TURN_NAMES, "a turn")
+    if options is not None and keywords:
+        raise UsageError("options were given twice", hint="give an object or keywords, not both")
+    return options or turn_options(keywords)
 
 
 def _as_messages(said: Said) -> list[dict[str, Any]]:

@@ -122,10 +122,11 @@ class Prompter:
             ) from None
 
     def render(self, messages: Sequence[Message], asked: Mapping[str, Any]) -> tuple[list[int], ReplyParser]:
-        """The ids of a conversation's messages, behind `system` if it is asked for, and what reads the
-        reply. Raises UsageError if the model has no chat format, or one that refuses them."""
+        """The ids of a conversation's messages, and what reads the reply; `system`, if it is asked for, goes
+        in front unless one is there. Raises UsageError if the model has no chat format, or one that refuses
+        them."""
         template = self.need_template()
-        if asked.get("system") is not None:
+        if asked.get("system") is not None and (not messages or messages[0].get("role") != "system"):
             messages = [{"role": "system", "content": asked["system"]}, *messages]
         request = ChatRequest(
             messages,

@@ -157,6 +157,11 @@ class Session:
         logits: Floats = self.feed([token])[-1]
         return logits
 
+    @property
+    def has_marks(self) -> bool:
+        """Whether there is a place that `rewind` can go back to, besides the beginning."""
+        return bool(self._snapshots.lengths)
+
     def mark(self) -> None:
         """Makes where the session is now a place that `rewind` can go back to, if its state needs that."""
         if self.is_whole and self.last_logits is not None:
