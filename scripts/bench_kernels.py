@@ -71,7 +71,7 @@ def large_weight(name: str, nbytes: int) -> Weight:
     parts = form.split(packed.data, band, COLS)
     for whole, part in zip(form.split(data, bands * band, COLS), parts, strict=True):
         whole.reshape(bands, -1)[:] = part
-    return Weight(name, bands * band, COLS, data, packed.codebook)
+    return Weight(packed.format, bands * band, COLS, data)
 
 
 def shortest(functions: Sequence[Callable[[], object]], repeats: int) -> list[float]:
@@ -113,7 +113,7 @@ def measure_products(
         rate, read_rate = weight.data.nbytes / seconds, weight.data.nbytes / read_seconds
         rows.append(
             {
-                "format": weight.format,
+                "format": weight.format.name,
                 "kernels": kernels.name,
                 "simd": kernels.simd,
                 "threads": kernels.threads,
@@ -134,7 +134,7 @@ def measure_format(
 ) -> list[dict[str, object]]:
     """Native kernels on each number of threads (not all tokens on one), then numpy."""
     # three bits a weight are many weights to a megabyte, which numpy decodes slowly
-    shrink = 2 if weight_format(name).stages else 1
+    shrink = 2 if weight_format(name).bind else 1
     weight = large_weight(name, (options.megabytes << 20) // shrink)
     rows = []
     for count in threads:
@@ -149,13 +149,13 @@ def measure_format(
 def measure_encoding(name: str, repeats: int) -> dict[str, object]:
     """How fast one core encodes, in bf16 bytes, with a codebook that is there; how long fitting one takes."""
     matrix = np.random.default_rng(0).standard_normal((256, COLS), np.float32)
-    vectors, stages = sample_vectors(matrix), weight_format(name).stages
-    codebook = fit_codebook(vectors, stages)
+    vectors = sample_vectors(matrix)
+    codebook = fit_codebook(vectors)
     scales = row_scales(matrix)
     encode_seconds, fit_seconds = shortest(
         [
             lambda: encode_indices(matrix, scales, codebook),
-            lambda: fit_codebook(vectors, stages),
+            lambda: fit_codebook(vectors),
         ],
         min(repeats, 3),
     )
@@ -301,8 +301,8 @@ def main() -> None:
     rows = [
         row for name in options.formats.split(",") for row in measure_format(name, options, threads, tokens)
     ]
-    stages = [name for name in options.formats.split(",") if weight_format(name).stages]
-    encodings = [measure_encoding(name, options.repeats) for name in stages]
+    learned = [name for name in options.formats.split(",") if weight_format(name).bind]
+    encodings = [measure_encoding(name, options.repeats) for name in learned]
     delta = measure_delta(threads[-1], options.repeats)
     print_markdown(where, blas, rows, encodings, delta)
     if options.json:

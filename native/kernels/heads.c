@@ -3,12 +3,12 @@
 
 #include "product.h"
 
-int kernels_matmul_heads(int simd, int threads, int format, int group, long heads, long per_head, long offset,
-                         long rows, long cols, const void *codes, const void *scales, long tokens,
-                         const float *x, float *out)
+int kernels_matmul_heads(int simd, int threads, const struct kernels_matrix *matrix, const void *data, long heads,
+                         long offset, long rows, long tokens, const float *x, float *out)
 {
     const struct simd_ops *const ops = simd_ops(simd);
-    const struct format_ops *const form = &ops->formats[format];
+    const struct format_ops *const form = &ops->formats[matrix->format];
+    const long cols = matrix->cols, per_head = matrix->rows / heads;
     const long own = scratch_floats(tokens), each = head_floats(form, tokens, heads, cols);
     const int team = heads * rows * cols * tokens < SMALL_PRODUCT ? 1 : threads;
     float *const scratch = new_floats(team * each);
@@ -17,7 +17,7 @@ int kernels_matmul_heads(int simd, int threads, int format, int group, long head
 #pragma omp parallel for schedule(dynamic, 1) num_threads(team)
     for (long h = 0; h < heads; h++) {
         float *const mine = scratch + omp_get_thread_num() * each;
-        struct product p = new_product(form, cols, group, codes, scales, tokens);
+        struct product p = new_product(form, matrix, data, tokens);
         set_input(&p, form, prepare(ops, form, tokens, cols, x + h * cols, heads * cols, mine + own));
         p.out = out + h * rows;
         p.out_stride = heads * rows;
@@ -28,11 +28,11 @@ int kernels_matmul_heads(int simd, int threads, int format, int group, long head
     return 0;
 }
 
-int kernels_matmul_heads_transposed(int simd, int threads, int format, int group, long heads, long per_head,
-                                    long offset, long rows, long cols, const void *codes, const void *scales,
-                                    long tokens, const float *x, float *out)
+int kernels_matmul_heads_transposed(int simd, int threads, const struct kernels_matrix *matrix, const void *data,
+                                    long heads, long offset, long rows, long tokens, const float *x, float *out)
 {
-    const struct format_ops *const form = &simd_ops(simd)->formats[format];
+    const struct format_ops *const form = &simd_ops(simd)->formats[matrix->format];
+    const long cols = matrix->cols, per_head = matrix->rows / heads;
     const long padded = padded_cols(form, cols), each = transposed_floats(form, tokens, cols);
     const int team = heads * rows * cols * tokens < SMALL_PRODUCT ? 1 : threads;
     float *const scratch = new_floats(team * each + 2 * padded);
@@ -46,7 +46,7 @@ int kernels_matmul_heads_transposed(int simd, int threads, int format, int group
 #pragma omp parallel for schedule(dynamic, 1) num_threads(team)
     for (long h = 0; h < heads; h++) {
         float *const mine = scratch + omp_get_thread_num() * each, *const sums = mine + TRANSPOSED_SCRATCH;
-        struct product p = new_product(form, cols, group, codes, scales, tokens);
+        struct product p = new_product(form, matrix, data, tokens);
         p.x = x + h * rows;
         p.x_stride = heads * rows;
         p.out = sums;

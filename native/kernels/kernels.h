@@ -11,48 +11,44 @@
  */
 
 enum { KERNELS_PORTABLE = 0, KERNELS_AVX2 = 1, KERNELS_AVX512 = 2 };
-enum {
-    KERNELS_BF16 = 0,
-    KERNELS_F16 = 1,
-    KERNELS_F32 = 2,
-    KERNELS_FP8 = 3,       /* blocks of 128 */
-    KERNELS_FP8_SMALL = 4, /* blocks of a smaller multiple of 16 */
-    KERNELS_Q8 = 5,
-    KERNELS_MXFP4 = 6,
-    KERNELS_Q4 = 7,
-    KERNELS_Q4_G32 = 8,
-    KERNELS_Q8_G32 = 9,
-    KERNELS_FORMATS = 10
-};
 enum { KERNELS_SILU = 0, KERNELS_GELU_TANH = 1, KERNELS_SWIGLU_OAI = 2, KERNELS_SITU = 3 };
 
 /* 1 if this processor and this build can run `simd`, else 0. */
 int kernels_simd_supported(int simd);
 
+/* The number of the weight format called `name`, -1 if there are no products with it here. */
+int kernels_format(const char *name);
+
+/* How a packed matrix [rows, cols] lies in its bytes: the number of its format, how many columns share a scale (1
+ * without scales), and where each of its sections begins. */
+struct kernels_matrix {
+    int format, group;
+    long rows, cols;
+    long sections[4];
+};
+
 /* out[t * out_stride + i] = sum_j weight[i, j] * x[t, j].
- * weight [rows, cols] in `format`: its sections `codes` and `scales` (NULL where the format has none),
- * `group` columns to a scale (1 without scales);
- * x [tokens, cols]; out [tokens, rows] with rows `out_stride` floats apart. */
-int kernels_matmul(int simd, int threads, int format, int group, long rows, long cols, const void *codes,
-                   const void *scales, long tokens, const float *x, float *out, long out_stride);
+ * The weight's bytes are `data`; x [tokens, cols]; out [tokens, rows] with rows `out_stride` floats apart. */
+int kernels_matmul(int simd, int threads, const struct kernels_matrix *matrix, const void *data, long tokens,
+                   const float *x, float *out, long out_stride);
 
 /* Bytes that a product of `tokens` tokens allocates, at most, with a matrix of `cols` columns in `format`:
  * kernels_matmul, or, if `by_heads`, kernels_matmul_heads and kernels_matmul_heads_transposed too.
  * kernels_gated_networks allocates, for each network, what its three products do, and 2 * tokens * inner floats. */
 long kernels_product_bytes(int simd, int threads, int format, long cols, long tokens, int by_heads);
 
-/* Networks down(act(gate(x)) * up(x)) of one shape. Of gate, up [inner, hidden] and down [outer, inner], in
- * this order: `format` and `group` as above. `kind`, `limit` and `alpha` as in kernels_gated. */
+/* Networks down(act(gate(x)) * up(x)) of one shape: gate, up [inner, hidden] and down [outer, inner], in
+ * this order. `kind`, `limit` and `alpha` as in kernels_gated. */
 struct kernels_gated {
-    int format[3], group[3];
-    long hidden, inner, outer, tokens;
+    const struct kernels_matrix *matrix[3];
+    long tokens;
     int kind;
     float limit, alpha;
 };
 
-/* One of them: its matrices' sections, their biases (NULL for none), x [tokens, hidden], out [tokens, outer]. */
+/* One of them: its matrices' bytes, their biases (NULL for none), x [tokens, hidden], out [tokens, outer]. */
 struct kernels_network {
-    const void *codes[3], *scales[3];
+    const void *data[3];
     const float *bias[3];
     const float *x;
     float *out;
@@ -93,16 +89,14 @@ void kernels_latent_attention(int simd, int threads, long tokens, long heads, lo
                               long rank, long start, float scale, const float *q, const float *cache,
                               float *out);
 
-/* Head h of x [tokens, heads, cols] times rows h * per_head + offset.. (`rows` of them) of a weight
- * [heads * per_head, cols] -> out [tokens, heads, rows]. */
-int kernels_matmul_heads(int simd, int threads, int format, int group, long heads, long per_head, long offset, long rows,
-                         long cols, const void *codes, const void *scales, long tokens, const float *x,
-                         float *out);
+/* Head h of x [tokens, heads, cols] times rows h * S + offset.. (`rows` of them) of a weight [heads * S, cols]
+ * -> out [tokens, heads, rows]. */
+int kernels_matmul_heads(int simd, int threads, const struct kernels_matrix *matrix, const void *data, long heads,
+                         long offset, long rows, long tokens, const float *x, float *out);
 
 /* Head h of x [tokens, heads, rows] times the transpose of those rows -> out [tokens, heads, cols]. */
-int kernels_matmul_heads_transposed(int simd, int threads, int format, int group, long heads, long per_head, long offset,
-                                    long rows, long cols, const void *codes, const void *scales, long tokens,
-                                    const float *x, float *out);
+int kernels_matmul_heads_transposed(int simd, int threads, const struct kernels_matrix *matrix, const void *data,
+                                    long heads, long offset, long rows, long tokens, const float *x, float *out);
 
 /* x [tokens, channels] after history [count - 1, channels], through taps [channels, count] (at most 16 of
  * them), then silu -> out [tokens, channels]; the history is moved on in place. */

@@ -28,6 +28,7 @@ struct batch {
     const struct kernels_network *given;
     const struct format_ops *form[3];
     struct network *networks;
+    long hidden, inner, outer;
     long first_turn, first_turns, second_turn, second_turns;
 };
 
@@ -50,16 +51,16 @@ static void first_half(const struct batch *b, long number, long turn, float *scr
     const struct kernels_gated *const s = b->shape;
     struct network *const n = &b->networks[number];
     const long first = turn * b->first_turn, end = first + b->first_turn;
-    const long last = end < s->inner ? end : s->inner;
+    const long last = end < b->inner ? end : b->inner;
     multiply(b, number, GATE, first, last, scratch);
     multiply(b, number, UP, first, last, scratch);
     for (long t = 0; t < s->tokens; t++) {
-        float *const gate = n->gate + t * s->inner + first;
-        b->ops->gated(s->kind, last - first, gate, n->up + t * s->inner + first, s->limit, s->alpha, gate);
+        float *const gate = n->gate + t * b->inner + first;
+        b->ops->gated(s->kind, last - first, gate, n->up + t * b->inner + first, s->limit, s->alpha, gate);
     }
     if (atomic_fetch_sub(&n->left, 1) == 1) {
         set_input(&n->product[DOWN], b->form[DOWN],
-                  prepare(b->ops, b->form[DOWN], s->tokens, s->inner, n->gate, s->inner, n->room));
+                  prepare(b->ops, b->form[DOWN], s->tokens, b->inner, n->gate, b->inner, n->room));
         atomic_store(&n->ready, 1);
     }
 }
@@ -70,7 +71,7 @@ static void second_half(const struct batch *b, long number, long turn, float *sc
     for (long looks = 0; !atomic_load(&b->networks[number].ready); looks++)
         if (looks >= SHORT_WAIT)
             sched_yield();
-    multiply(b, number, DOWN, first, end < b->shape->outer ? end : b->shape->outer, scratch);
+    multiply(b, number, DOWN, first, end < b->outer ? end : b->outer, scratch);
 }
 
 static void work(const struct batch *b, long count, atomic_long *next, float *scratch)
@@ -88,21 +89,22 @@ static void work(const struct batch *b, long count, atomic_long *next, float *sc
 int kernels_gated_networks(int simd, int threads, const struct kernels_gated *shape, long count,
                            const struct kernels_network *given)
 {
-    struct batch b = {.ops = simd_ops(simd), .shape = shape, .given = given};
-    const long cols[3] = {shape->hidden, shape->hidden, shape->inner}, tokens = shape->tokens;
-    const long products = count * tokens * shape->inner * (2 * shape->hidden + shape->outer);
-    const int team = products < SMALL_PRODUCT ? 1 : threads, shares = shape->format[GATE] == shape->format[UP];
+    const struct kernels_matrix *const *const matrix = shape->matrix;
+    struct batch b = {.ops = simd_ops(simd), .shape = shape, .given = given,
+                      .hidden = matrix[GATE]->cols, .inner = matrix[GATE]->rows, .outer = matrix[DOWN]->rows};
+    const long tokens = shape->tokens, products = count * tokens * b.inner * (2 * b.hidden + b.outer);
+    const int team = products < SMALL_PRODUCT ? 1 : threads, shares = matrix[GATE]->format == matrix[UP]->format;
     const long per_thread = scratch_floats(tokens);
     long room[3];
     for (int part = GATE; part <= DOWN; part++) {
-        b.form[part] = &b.ops->formats[shape->format[part]];
-        room[part] = part == UP && shares ? 0 : input_floats(b.form[part], tokens, cols[part], cols[part]);
+        b.form[part] = &b.ops->formats[matrix[part]->format];
+        room[part] = part == UP && shares ? 0 : input_floats(b.form[part], tokens, matrix[part]->cols, matrix[part]->cols);
     }
-    b.first_turn = rows_per_turn(shape->inner, team);
-    b.first_turns = (shape->inner + b.first_turn - 1) / b.first_turn;
-    b.second_turn = rows_per_turn(shape->outer, team);
-    b.second_turns = (shape->outer + b.second_turn - 1) / b.second_turn;
-    const long each = 2 * tokens * shape->inner + room[GATE] + room[UP] + room[DOWN];
+    b.first_turn = rows_per_turn(b.inner, team);
+    b.first_turns = (b.inner + b.first_turn - 1) / b.first_turn;
+    b.second_turn = rows_per_turn(b.outer, team);
+    b.second_turns = (b.outer + b.second_turn - 1) / b.second_turn;
+    const long each = 2 * tokens * b.inner + room[GATE] + room[UP] + room[DOWN];
     float *const floats = new_floats(team * per_thread + count * each);
     b.networks = malloc((unsigned long)count * sizeof *b.networks);
     if (!floats || !b.networks) {
@@ -114,20 +116,19 @@ int kernels_gated_networks(int simd, int threads, const struct kernels_gated *sh
     for (long i = 0; i < count; i++) {
         struct network *const n = &b.networks[i];
         n->gate = floats + team * per_thread + i * each;
-        n->up = n->gate + tokens * shape->inner;
-        float *const gate_room = n->up + tokens * shape->inner, *const up_room = gate_room + room[GATE];
+        n->up = n->gate + tokens * b.inner;
+        float *const gate_room = n->up + tokens * b.inner, *const up_room = gate_room + room[GATE];
         n->room = up_room + room[UP];
         for (int part = GATE; part <= DOWN; part++) {
             struct product *const p = &n->product[part];
-            *p = new_product(b.form[part], cols[part], shape->group[part], given[i].codes[part],
-                             given[i].scales[part], tokens);
+            *p = new_product(b.form[part], matrix[part], given[i].data[part], tokens);
             p->out = part == GATE ? n->gate : part == UP ? n->up : given[i].out;
-            p->out_stride = part == DOWN ? shape->outer : shape->inner;
+            p->out_stride = part == DOWN ? b.outer : b.inner;
         }
         if (!i || given[i].x != given[i - 1].x) { /* the experts of a single token have one x */
-            gate = prepare(b.ops, b.form[GATE], tokens, shape->hidden, given[i].x, shape->hidden, gate_room);
+            gate = prepare(b.ops, b.form[GATE], tokens, b.hidden, given[i].x, b.hidden, gate_room);
             up = shares ? gate
-                        : prepare(b.ops, b.form[UP], tokens, shape->hidden, given[i].x, shape->hidden, up_room);
+                        : prepare(b.ops, b.form[UP], tokens, b.hidden, given[i].x, b.hidden, up_room);
         }
         set_input(&n->product[GATE], b.form[GATE], gate);
         set_input(&n->product[UP], b.form[UP], up);

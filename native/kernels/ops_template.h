@@ -85,29 +85,20 @@
 #include "recurrent_template.h"
 #include "vq_template.h"
 
+#define bf16_ops {LANES, 16, 0, 0, arrange_lanes, NULL, bf16_rows, bf16_transposed}
+#define f16_ops {LANES, 16, 0, 0, arrange_lanes, NULL, f16_rows, f16_transposed}
+#define f32_ops {LANES, 32, 0, 0, arrange_lanes, NULL, f32_rows, f32_transposed}
+#define fp8_ops {128, 8, 4, 1, arrange_blocks, NULL, fp8_rows, fp8_transposed}
+#define fp8_small_ops {LANES, 8, 4, 1, arrange_lanes, NULL, fp8_small_rows, fp8_small_transposed}
+#define q8_ops {128, 8, 2, 0, arrange_blocks, NULL, q8_rows, q8_transposed}
+#define q8_g32_ops {LANES, 8, 2, 0, arrange_lanes, NULL, q8_g32_rows, q8_g32_transposed}
+#define mxfp4_ops {128, 4, 1, 0, arrange_nibbles, mxfp4_integers, mxfp4_rows, mxfp4_transposed}
+#define q4_ops {128, 4, 2, 0, arrange_nibbles, q4_integers, q4_rows, q4_transposed}
+#define q4_g32_ops {128, 4, 2, 0, arrange_nibbles, q4_g32_integers, q4_g32_rows, q4_g32_transposed}
+
 const struct simd_ops OPS = {
-    .formats = {
-        [KERNELS_BF16] = {LANES, 16, 0, 0, arrange_lanes, NULL, bf16_rows,
-            bf16_transposed},
-        [KERNELS_F16] = {LANES, 16, 0, 0, arrange_lanes, NULL, f16_rows,
-            f16_transposed},
-        [KERNELS_F32] = {LANES, 32, 0, 0, arrange_lanes, NULL, f32_rows,
-            f32_transposed},
-        [KERNELS_FP8] = {128, 8, 4, 1, arrange_blocks, NULL, fp8_rows,
-            fp8_transposed},
-        [KERNELS_FP8_SMALL] = {LANES, 8, 4, 1, arrange_lanes, NULL, fp8_small_rows,
-            fp8_small_transposed},
-        [KERNELS_Q8] = {128, 8, 2, 0, arrange_blocks, NULL, q8_rows,
-            q8_transposed},
-        [KERNELS_Q8_G32] = {LANES, 8, 2, 0, arrange_lanes, NULL, q8_g32_rows,
-            q8_g32_transposed},
-        [KERNELS_MXFP4] = {128, 4, 1, 0, arrange_nibbles, mxfp4_integers, mxfp4_rows,
-            mxfp4_transposed},
-        [KERNELS_Q4] = {128, 4, 2, 0, arrange_nibbles, q4_integers, q4_rows,
-            q4_transposed},
-        [KERNELS_Q4_G32] = {128, 4, 2, 0, arrange_nibbles, q4_g32_integers, q4_g32_rows,
-            q4_g32_transposed},
-    },
+#define ENTRY(name, functions) functions##_ops,
+    .formats = {KERNELS_FORMATS(ENTRY)},
     .pack_tokens = pack_tokens,
     .rms_norm_row = rms_norm_row,
     .gated = gated,

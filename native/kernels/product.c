@@ -3,18 +3,25 @@
 
 #include "product.h"
 
-int kernels_matmul(int simd, int threads, int format, int group, long rows, long cols, const void *codes,
-                   const void *scales, long tokens, const float *x, float *out, long out_stride)
+/* Threads that take part in a product. */
+static int team_of(int threads, const struct kernels_matrix *matrix, long tokens)
+{
+    return matrix->rows * matrix->cols * tokens < SMALL_PRODUCT ? 1 : threads;
+}
+
+int kernels_matmul(int simd, int threads, const struct kernels_matrix *matrix, const void *data, long tokens,
+                   const float *x, float *out, long out_stride)
 {
     const struct simd_ops *const ops = simd_ops(simd);
-    const struct format_ops *const form = &ops->formats[format];
-    const int team = rows * cols * tokens < SMALL_PRODUCT ? 1 : threads;
+    const struct format_ops *const form = &ops->formats[matrix->format];
+    const long rows = matrix->rows, cols = matrix->cols;
+    const int team = team_of(threads, matrix, tokens);
     const long turn = rows_per_turn(rows, team), turns = (rows + turn - 1) / turn;
     const long each = scratch_floats(tokens);
     float *const scratch = new_floats(product_floats(form, team, tokens, cols));
     if (!scratch)
         return -ENOMEM;
-    struct product p = new_product(form, cols, group, codes, scales, tokens);
+    struct product p = new_product(form, matrix, data, tokens);
     set_input(&p, form, prepare(ops, form, tokens, cols, x, cols, scratch + team * each));
     p.out = out;
     p.out_stride = out_stride;

@@ -37,9 +37,11 @@ static inline long rows_per_turn(long rows, int threads)
 }
 
 /* A product with the weight described, and nothing yet to multiply it with. */
-static inline struct product new_product(const struct format_ops *form, long cols, int group, const void *codes,
-                                         const void *scales, long tokens)
+static inline struct product new_product(const struct format_ops *form, const struct kernels_matrix *matrix,
+                                         const void *data, long tokens)
 {
+    const long cols = matrix->cols, group = matrix->group;
+    const unsigned char *const bytes = data;
     return (struct product){
         .cols = cols,
         .tokens = tokens,
@@ -47,8 +49,8 @@ static inline struct product new_product(const struct format_ops *form, long col
         .code_stride = (cols * form->code_bits + 7) / 8,
         .scale_stride = (cols + group - 1) / group * form->scale_bytes,
         .scale_rows = form->square ? group : 1,
-        .codes = codes,
-        .scales = scales,
+        .codes = bytes + matrix->sections[0],
+        .scales = bytes + matrix->sections[1],
     };
 }
 

@@ -1,5 +1,18 @@
 /* Which SIMD levels this processor has, and the functions of each. */
+#include <string.h>
+
 #include "simd.h"
+
+int kernels_format(const char *name)
+{
+#define NAME(name, functions) #name,
+    static const char *const names[] = {KERNELS_FORMATS(NAME)};
+#undef NAME
+    for (int number = 0; number < FORMATS; number++)
+        if (!strcmp(names[number], name))
+            return number;
+    return -1;
+}
 
 int kernels_simd_supported(int simd)
 {

@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include "formats.h"
 #include "kernels.h"
 
 enum {
@@ -17,6 +18,11 @@ enum {
     MAX_TAPS = 16,      /* of a short convolution */
     TRANSPOSED_SCRATCH = 2 * PANEL_COLS /* floats that a thread needs for a product with the transpose */
 };
+
+/* The number of each format, and how many there are. */
+#define NUMBER(name, functions) FORMAT_##name,
+enum { KERNELS_FORMATS(NUMBER) FORMATS };
+#undef NUMBER
 
 /* Before a loop over the elements of a small array of vectors whose count is a constant: only what GCC unrolls
  * early does it keep in registers; what it unrolls by itself comes too late, and the array lies on the stack. */
@@ -75,7 +81,7 @@ struct delta {
 
 /* The serial inner parts at one SIMD level. */
 struct simd_ops {
-    struct format_ops formats[KERNELS_FORMATS];
+    struct format_ops formats[FORMATS];
     /* x [tokens, cols], rows x_stride apart -> the same as a product of floats wants it; cols a multiple of 16. */
     void (*pack_tokens)(long tokens, long cols, const float *x, long x_stride, float *packed);
     void (*rms_norm_row)(long cols, const float *x, const float *weight, double eps, float *out);

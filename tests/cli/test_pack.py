@@ -146,8 +146,3 @@ def test_formats_that_cannot_be_are_one_line_and_exit_code_2(
     assert (result.code, result.stderr.count("\n")) == (2, 1)
     assert message in result.stderr
     assert not (tmp_path / "m.uring.partial").exists()
-
-
-def test_stages_make_vq3_smaller(command_line, checkpoint, tmp_path):
-    result = command_line("pack", checkpoint, tmp_path / "m.uring", "--trunk", "vq3", "--stages", 2, "--json")
-    assert set(json.loads(result.stdout)["formats"]) == {"q8", "vq2", "bf16"}

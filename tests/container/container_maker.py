@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from uringinfer.container import AuxiliaryFile, Bank, Manifest, Segment, TensorPart
+from uringinfer.kernels.formats import FORMATS
 
 BF16, F32 = 2, 4
 
@@ -15,7 +16,7 @@ def part(name, format_name, shape, offset, *, rows=None):
     start, stop = rows or (0, shape[0])
     itemsize = BF16 if format_name == "bf16" else F32
     nbytes = (stop - start) * int(np.prod(shape[1:])) * itemsize
-    return TensorPart(name, format_name, shape, start, stop, offset, nbytes)
+    return TensorPart(name, FORMATS[format_name], shape, start, stop, offset, nbytes)
 
 
 def layout():

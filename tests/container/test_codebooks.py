@@ -9,11 +9,11 @@ sys.path.append(str(Path(__file__).parents[1] / "packing"))
 from checkpoint_maker import make_checkpoint
 
 from uringinfer.container import Container
+from uringinfer.container.binding import bind_codebooks
 from uringinfer.container.codebooks import (
     CODEBOOKS_NAME,
-    codebook_stages,
+    codebook_names,
     pack_codebooks,
-    read_codebooks,
 )
 from uringinfer.container.manifest_reader import read_manifest
 from uringinfer.errors import EnvironmentError_, IntegrityError
@@ -22,30 +22,30 @@ from uringinfer.packing.packer import pack
 
 @pytest.fixture
 def path(tmp_path):
-    rules = ((r"layers\.1\.mlp\.up_proj", "vq3"), (r"layers\.0\.self_attn\.k_proj", "vq1"))
+    rules = ((r"layers\.1\.mlp\.up_proj", "vq3"), (r"layers\.0\.self_attn\.k_proj", "vq3"))
     pack(make_checkpoint(tmp_path / "m"), tmp_path / "m.uring", tensors=rules, segment=4096)
     return tmp_path / "m.uring"
 
 
 def test_codebooks_lie_in_the_order_of_execution_as_float16(path):
-    manifest = Container.open(path).manifest
-    stages = {"layers.0.self_attn.k_proj": 1, "layers.1.mlp.up_proj": 3}
-    assert list(codebook_stages(manifest.segments, manifest.banks).items()) == list(stages.items())
+    container = Container.open(path)
+    names = codebook_names(container.manifest.segments, container.manifest.banks)
+    assert names == ["layers.0.self_attn.k_proj", "layers.1.mlp.up_proj"]
     content = np.fromfile(path / CODEBOOKS_NAME, np.float16)
-    codebooks = read_codebooks(path, manifest)
-    np.testing.assert_array_equal(codebooks["layers.0.self_attn.k_proj"].reshape(-1), content[:2048])
-    np.testing.assert_array_equal(codebooks["layers.1.mlp.up_proj"].reshape(-1), content[2048:])
-    assert codebooks["layers.1.mlp.up_proj"].shape == (3, 256, 8)
-    assert pack_codebooks(list(codebooks.values())) == content.tobytes()
+    tensors = bind_codebooks(container).tensors
+    codebooks = [tensors[name][0].part.format.codebook for name in names]
+    np.testing.assert_array_equal(np.stack(codebooks), content.reshape(2, 3, 256, 8))
+    assert pack_codebooks(codebooks) == content.tobytes()
 
 
 def test_a_container_without_such_formats_has_no_file(tmp_path):
     pack(make_checkpoint(tmp_path / "m"), tmp_path / "m.uring", trunk="q4")
     assert not (tmp_path / "m.uring" / CODEBOOKS_NAME).exists()
-    assert read_codebooks(tmp_path / "m.uring", Container.open(tmp_path / "m.uring").manifest) == {}
+    container = Container.open(tmp_path / "m.uring")
+    assert bind_codebooks(container) is container
 
 
-@pytest.mark.parametrize("listed", [None, 4 * 4096 - 1, 5 * 4096])
+@pytest.mark.parametrize("listed", [None, 6 * 4096 - 1, 7 * 4096])
 def test_a_manifest_must_list_the_file_with_the_size_that_the_formats_need(path, listed):
     manifest = Container.open(path).manifest
     files = [
@@ -54,20 +54,20 @@ def test_a_manifest_must_list_the_file_with_the_size_that_the_formats_need(path,
         if file.name != CODEBOOKS_NAME or listed is not None
     ]
     text = replace(manifest, files=tuple(files)).to_json().encode()
-    with pytest.raises(IntegrityError, match=rf"codebooks\.bin of {listed or 0} bytes, 16384 by the formats"):
+    with pytest.raises(IntegrityError, match=rf"codebooks\.bin of {listed or 0} bytes, 24576 by the formats"):
         read_manifest(text)
 
 
 def test_a_file_that_no_format_needs_is_refused(path):
     manifest = replace(Container.open(path).manifest, segments=())
-    with pytest.raises(IntegrityError, match=r"codebooks\.bin of 16384 bytes, 0 by the formats"):
+    with pytest.raises(IntegrityError, match=r"codebooks\.bin of 24576 bytes, 0 by the formats"):
         read_manifest(manifest.to_json().encode())
 
 
 def test_a_missing_file_is_named(path):
-    manifest = Container.open(path).manifest
+    container = Container.open(path)
     (path / CODEBOOKS_NAME).unlink()
-    with pytest.raises(IntegrityError, match=r"codebooks\.bin is missing, 16384 bytes by the manifest"):
+    with pytest.raises(IntegrityError, match=r"codebooks\.bin is missing, 24576 bytes by the manifest"):
         Container.open(path)
     with pytest.raises(EnvironmentError_, match=r"cannot read .*codebooks\.bin"):
-        read_codebooks(path, manifest)
+        bind_codebooks(container)

@@ -16,14 +16,15 @@ from synthetic_moe import moe_config, moe_tensors
 from tiny_models import write_tiny_checkpoint
 
 from uringinfer.container import Container
-from uringinfer.container.codebooks import CODEBOOKS_NAME, codebook_memory, expert_codebook, read_codebooks
+from uringinfer.container.binding import bind_codebooks
+from uringinfer.container.codebooks import CODEBOOKS_NAME, codebook_memory
 from uringinfer.container.row_checksums import row_checksum_bytes
 from uringinfer.container.verifier import verify
 from uringinfer.engine.compute_clock import clock_compute
 from uringinfer.engine.loading import LoadOptions
 from uringinfer.engine.opening import open_model
 from uringinfer.errors import IntegrityError
-from uringinfer.kernels.formats import Weight, decode
+from uringinfer.kernels.formats import Weight, decode, weight_format
 from uringinfer.packing.packer import pack
 from uringinfer.packing.sharder import shard
 
@@ -51,7 +52,7 @@ def moe_checkpoint(directory):
 
 def decoded_tensors(container):
     """Every tensor of the container as float32, under its name in a checkpoint of Qwen3-MoE or Llama."""
-    codebooks = read_codebooks(container.path, container.manifest)
+    container = bind_codebooks(container)
     trunk = np.fromfile(container.trunk_path, np.uint8)
     tensors = {}
     for name, places in container.tensors.items():
@@ -62,7 +63,6 @@ def decoded_tensors(container):
                     p.part.rows,
                     p.part.cols,
                     trunk[p.file_offset : p.file_offset + p.part.nbytes],
-                    codebooks.get(name),
                 )
             )
             for p in places
@@ -74,10 +74,9 @@ def decoded_tensors(container):
         records = np.fromfile(container.bank_paths(bank)[0], np.uint8).reshape(bank.num_experts, -1)
         for expert, record in enumerate(records):
             for part in bank.parts:
-                codebook = codebooks.get(expert_codebook(layer, part.name))
                 data = record[part.offset : part.offset + part.nbytes]
                 full = f"model.layers.{layer}.mlp.experts.{expert}.{part.name}_proj.weight"
-                tensors[full] = decode(Weight(part.format, part.rows, part.cols, data, codebook))
+                tensors[full] = decode(Weight(part.format, part.rows, part.cols, data))
     return tensors
 
 
@@ -109,7 +108,7 @@ def packed(checkpoint, directory, **options):
 def moe(tmp_path_factory):
     directory = tmp_path_factory.mktemp("vq")
     checkpoint = moe_checkpoint(directory / "checkpoint")
-    return packed(checkpoint, directory, experts="vq3", trunk="vq2", tensors=TABLE_TOO)
+    return packed(checkpoint, directory, experts="vq3", trunk="vq3", tensors=TABLE_TOO)
 
 
 def native_model(path, threads=None):
@@ -130,7 +129,7 @@ def test_a_mixture_of_experts_gives_the_logits_of_its_decoded_weights(moe, tmp_p
     np.testing.assert_allclose(logits(open_model(moe, native=native)), expected, atol=2e-4 * expected.std())
 
 
-@pytest.mark.parametrize("options", [{"trunk": "vq3"}, {"trunk": "vq1", "tensors": ((".*up_proj", "vq2"),)}])
+@pytest.mark.parametrize("options", [{"trunk": "vq3"}, {"trunk": "q8", "tensors": ((".*up_proj", "vq3"),)}])
 def test_a_dense_model_gives_the_logits_of_its_decoded_weights(tmp_path, options):
     checkpoint = write_tiny_checkpoint(tmp_path / "m", tokenizer=False, hidden=192, intermediate=300)
     path = packed(checkpoint, tmp_path, **options)
@@ -167,11 +166,13 @@ def test_sharded_banks_have_the_same_codebooks(moe, reference, tmp_path):
 def test_the_planner_counts_codebooks_and_tables(moe):
     opened = native_model(moe)
     bare = opened.model.scratch_bytes(8, 64) + row_checksum_bytes(opened.container.segments)
-    expert = (("vq3", 45, 96), ("vq3", 45, 96), ("vq3", 96, 45))
+    form = weight_format("vq3")
+    expert = ((form, 45, 96), (form, 45, 96), (form, 96, 45))
     tables = sum(opened.kernels.product_bytes(*shape, 8) for shape in expert)
-    assert opened.sizes(64, 8).scratch_bytes - bare == codebook_memory(opened.container.manifest) + tables
-    # q, k, v, o in two stages and gate, up, down in three, for each layer; a table in three; 8 KiB a stage
-    assert codebook_memory(opened.container.manifest) == (LAYERS * (4 * 2 + 3 * 3) + 3) * 8192
+    books = codebook_memory(opened.container.manifest)
+    assert opened.sizes(64, 8).scratch_bytes - bare == books + tables
+    # q, k, v, o, gate, up and down of each layer, and a table; 3 stages of 8 KiB each
+    assert books == (LAYERS * 7 + 1) * 3 * 8192
 
 
 def test_its_products_can_be_clocked(moe):

@@ -85,7 +85,7 @@ def test_an_experts_record_is_the_run_of_bytes_that_the_checkpoint_has(packed):
     with (packed["mxfp4"].path / bank.file).open("rb") as file:
         file.seek(5 * bank.record_bytes)
         record = file.read(nbytes)
-    assert [part.format for part in bank.parts] == ["mxfp4"] * 3
+    assert [part.format.name for part in bank.parts] == ["mxfp4"] * 3
     assert record in shard.read_bytes()
 
 

@@ -62,7 +62,7 @@ def test_a_network_that_was_multiplied_before_is_multiplied_with_the_bytes_it_ha
 def sharing(count, name="vq3"):
     """Networks whose gates have one codebook, whose ups and downs have theirs."""
     first = network(0, name)
-    books = [part.codebook for part, _ in first.parts()]
+    books = [part.format.codebook for part, _ in first.parts()]
     shapes = [(part.rows, part.cols) for part, _ in first.parts()]
     return [
         GatedNetwork(*(encode(name, normal(10 * i + j, *shapes[j]), books[j]) for j in range(3)))

@@ -23,7 +23,7 @@ def by_gguf(kind, rows):
 
 
 def kept(kind, rows, cols):
-    return Weight(FORMAT_OF_TYPE[kind], len(rows), cols, rows.reshape(-1))
+    return Weight(weight_format(FORMAT_OF_TYPE[kind]), len(rows), cols, rows.reshape(-1))
 
 
 @pytest.mark.parametrize("kind", FORMAT_OF_TYPE)

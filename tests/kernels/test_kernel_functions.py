@@ -16,7 +16,7 @@ SHAPES = st.tuples(st.integers(1, 70), st.integers(1, 300), st.integers(1, 70))
 def least_counted(weight, decoded):
     """As how large a weight counts at least in the error of a product."""
     # tables hold products rounded to 2^-22 of the largest, also of rows and vectors that are small
-    return 0.0 if weight.codebook is None else np.abs(decoded).max()
+    return 0.0 if weight.format.codebook is None else np.abs(decoded).max()
 
 
 @pytest.mark.parametrize("name", ENCODED)

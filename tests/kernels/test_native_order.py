@@ -45,7 +45,7 @@ def test_a_panel_of_rows_has_the_bits_of_those_rows_in_the_whole(native, name):
     weight = packed(name, matrix)
     whole = native(2).matmul(weight, x)
     for rows in (slice(0, cut), slice(cut, 300)):
-        panel = encode(name, matrix[rows], weight.codebook)
+        panel = encode(name, matrix[rows], weight.format.codebook)
         assert_same_bits(native(2).matmul(panel, x), np.ascontiguousarray(whole[:, rows]))
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from uringinfer.kernels.formats import ENCODED, FORMATS, Weight, decode, decode_rows, encode, weight_format
 
-QUANTISED = [n for n in ENCODED if n not in ("bf16", "f16", "f32") and not weight_format(n).stages]
+QUANTISED = [n for n in ENCODED if n not in ("bf16", "f16", "f32") and not weight_format(n).bind]
 
 
 NVFP4 = ("nvfp4_times", "nvfp4_over")
@@ -136,14 +136,14 @@ def test_a_packed_checkpoint_is_joined_bit_for_bit():
     np.testing.assert_array_equal(data[:288].reshape(6, 48), codes)
     np.testing.assert_array_equal(data[320:].reshape(6, 3), scales)
     assert (data[288:320] == 0).all()
-    assert Weight("mxfp4", 6, 96, data).data.nbytes == form.nbytes(6, 96)
+    assert Weight(weight_format("mxfp4"), 6, 96, data).data.nbytes == form.nbytes(6, 96)
     with pytest.raises(ValueError, match=r"section 1 of mxfp4 \[6, 96\] takes 18 bytes, not 17"):
         form.join(6, 96, [codes, scales.reshape(-1)[:17]])
 
 
 def test_formats_agree_on_how_many_bits_a_weight_takes():
     for form in FORMATS.values():
-        scales_of_rows = 16 if form.stages else 32 if form.name in ("fp8_row", *NVFP4) else 0
+        scales_of_rows = 16 if form.bind else 32 if form.name in ("fp8_row", *NVFP4) else 0
         bits = (form.nbytes(2048, 2048) * 8 - 2048 * scales_of_rows) / 2048**2
         if form.name.endswith("_order"):
             bits -= 32 / 2048

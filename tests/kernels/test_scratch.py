@@ -37,7 +37,7 @@ def some_weight(name, rows, cols):
     """A weight of zeros, which every format decodes; what it is worth does not matter here."""
     form = weight_format(name)
     data = np.zeros(form.nbytes(rows, cols), np.uint8)
-    return Weight(name, rows, cols, data, some_codebook(form.stages) if form.stages else None)
+    return Weight(form.bind(some_codebook()) if form.bind else form, rows, cols, data)
 
 
 def taken(kernels, call):
@@ -70,7 +70,7 @@ def product(kernels, name, tokens):
     out = np.zeros((tokens, rows), np.float32)
     multiply_once(kernels, name)
     found = taken(kernels, lambda: kernels.matmul(weight, x, out))
-    return found, kernels.product_bytes(name, rows, cols, tokens)
+    return found, kernels.product_bytes(weight_format(name), rows, cols, tokens)
 
 
 @pytest.mark.parametrize("tokens", [1, MANY])
@@ -99,7 +99,7 @@ def test_a_product_by_heads_takes_no_more_than_it_announces(kernels, name, trans
     def call():
         kernels.matmul_heads(weight, x, offset=0, rows=HEAD_ROWS, transposed=transposed)
 
-    announced = kernels.product_bytes(name, HEADS * HEAD_ROWS, cols, tokens, by_heads=True)
+    announced = kernels.product_bytes(weight_format(name), HEADS * HEAD_ROWS, cols, tokens, by_heads=True)
     taken(kernels, call)  # the threads touch their stacks for the first time
     assert taken(kernels, call) <= result + announced
 

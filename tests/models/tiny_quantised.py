@@ -57,11 +57,11 @@ def packed_fp8(codes, scales):
     """A packed matrix from a checkpoint's FP8 bytes [rows, cols] and block scales, bit for bit."""
     rows, cols = codes.shape
     fmt = f"fp8_b{rows // len(scales)}"
-    return Weight(fmt, rows, cols, weight_format(fmt).join(rows, cols, [codes, scales]))
+    return Weight(weight_format(fmt), rows, cols, weight_format(fmt).join(rows, cols, [codes, scales]))
 
 
 def packed_mxfp4(blocks, scales):
     """A packed matrix from a checkpoint's MXFP4 bytes, 16 a group, and scales [rows, groups], bit for bit."""
     rows, groups = scales.shape
     data = weight_format("mxfp4").join(rows, 32 * groups, [blocks, scales])
-    return Weight("mxfp4", rows, 32 * groups, data)
+    return Weight(weight_format("mxfp4"), rows, 32 * groups, data)

@@ -131,7 +131,7 @@ def test_records_are_aligned_padded_and_named_by_layer(tmp_path):
         EXPERTS,
         8192,
     )
-    assert [(p.name, p.format, p.shape, p.offset) for p in bank.parts] == [
+    assert [(p.name, p.format.name, p.shape, p.offset) for p in bank.parts] == [
         ("gate", "f16", (INNER, HIDDEN), 0),
         ("up", "f16", (INNER, HIDDEN), size),
         ("down", "f16", (HIDDEN, INNER), 2 * size),
@@ -173,7 +173,7 @@ def test_biases_are_kept_in_float32(tmp_path, dtype, stacked):
     else:
         tensors = tensors | {f"e.{e}.b": (dtype, stored[e], stored[e].shape) for e in range(EXPERTS)}
     container = packed(tmp_path, (*parts, *bias), tensors)
-    assert container.banks[3].parts[-1].format == "f32"
+    assert container.banks[3].parts[-1].format.name == "f32"
     for expert in range(EXPERTS):
         assert record(container, expert)["gate_bias"] == values[expert, 0::2].tobytes()
         assert record(container, expert)["up_bias"] == values[expert, 1::2].tobytes()

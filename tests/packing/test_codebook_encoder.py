@@ -20,7 +20,7 @@ class Matrices:
         self.asked.append((matrix, start, stop))
         return self.values[matrix, start:stop]
 
-    def encoder(self, name="kind", form="vq2"):
+    def encoder(self, name="kind", form="vq3"):
         return CodebookEncoder(weight_format(form), name, self.rows_of, *self.shape)
 
 
@@ -35,7 +35,7 @@ def test_of_many_rows_stretches_from_all_over_are_learned_from(shape, monkeypatc
     matrices, sizes = Matrices(*shape), []
     monkeypatch.setattr(
         "uringinfer.packing.codebook_encoder.fit_codebook",
-        lambda vectors, stages, seed: sizes.append(len(vectors)) or fit_codebook(vectors[:300], stages, seed),
+        lambda vectors, seed: sizes.append(len(vectors)) or fit_codebook(vectors[:300], seed),
     )
     matrices.encoder().codebook()
     count, rows, _ = shape
@@ -70,6 +70,7 @@ def test_what_it_decodes_is_what_the_format_decodes():
     encoder = matrices.encoder(form="vq3")
     rows = matrices.values[0]
     sections = [np.ascontiguousarray(part).reshape(-1).view(np.uint8) for part in encoder.encode(rows)]
-    weight = Weight("vq3", 140, 36, encoder.form.join(140, 36, sections), encoder.codebook())
+    form = encoder.form.bound_to(encoder.codebook())
+    weight = Weight(form, 140, 36, form.join(140, 36, sections))
     np.testing.assert_array_equal(encoder.decode(sections, 140, 36), decode(weight))
     assert np.linalg.norm(decode(weight) - rows) < 0.2 * np.linalg.norm(rows)

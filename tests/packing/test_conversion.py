@@ -9,7 +9,7 @@ from checkpoint_maker import make_checkpoint, raw_tensors, write_tensors
 from fake_model import FakeModel
 
 from uringinfer.container import Container
-from uringinfer.container.codebooks import read_codebooks
+from uringinfer.container.binding import bind_codebooks
 from uringinfer.errors import IntegrityError, UsageError
 from uringinfer.kernels.formats import ENCODED, Weight, decode, encode, weight_format
 from uringinfer.models.base import ExpertLayer, ExpertPart, ExpertSource, TensorGroup, TensorSpec
@@ -49,9 +49,9 @@ def packed(tmp_path, source, model, **options):
 def trunk_weights(container, name):
     """The panels of a tensor, as the container has them."""
     trunk = np.fromfile(container.trunk_path, np.uint8)
-    codebook = read_codebooks(container.path, container.manifest).get(name)
-    parts = [(p.part, trunk[p.file_offset : p.file_offset + p.part.nbytes]) for p in container.tensors[name]]
-    return [Weight(part.format, part.rows, part.cols, data, codebook) for part, data in parts]
+    places = bind_codebooks(container).tensors[name]
+    parts = [(p.part, trunk[p.file_offset : p.file_offset + p.part.nbytes]) for p in places]
+    return [Weight(part.format, part.rows, part.cols, data) for part, data in parts]
 
 
 @pytest.mark.usefixtures("few_rounds")
@@ -65,9 +65,9 @@ def test_every_panel_is_what_the_format_makes_of_its_rows(tmp_path, name, segmen
     assert (len(panels) > 1) == (segment != "layer")
     start = 0
     for panel in panels:
-        expected = encode(name, values[start : start + panel.rows], panel.codebook)
+        expected = encode(name, values[start : start + panel.rows], panel.format.codebook)
         np.testing.assert_array_equal(panel.data, expected.data)
-        assert panel.format == name
+        assert panel.format.name == name
         start += panel.rows
     assert start == 300
 
@@ -76,7 +76,7 @@ def test_every_panel_is_what_the_format_makes_of_its_rows(tmp_path, name, segmen
 @pytest.mark.parametrize("tile", [1, 150 * 7, 1 << 18])
 def test_the_size_of_tiles_and_buffers_and_the_number_of_jobs_change_no_byte(tmp_path, monkeypatch, tile):
     checkpoint = make_checkpoint(tmp_path / "m")
-    rules = ((".*down_proj", "mxfp4"), (".*gate_proj", "q8"), (".*up_proj", "vq2"))
+    rules = ((".*down_proj", "mxfp4"), (".*gate_proj", "q8"), (".*up_proj", "vq3"))
     options = {"trunk": "fp8", "tensors": rules, "segment": 16384}
     pack(checkpoint, tmp_path / "one.uring", jobs=1, **options)
     monkeypatch.setattr("uringinfer.packing.conversion._TILE_WEIGHTS", tile)
@@ -90,7 +90,7 @@ def test_a_seed_gives_the_same_bytes_each_time_and_another_one_other_codebooks(t
     checkpoint = make_checkpoint(tmp_path / "m")
 
     def bytes_of(name, **seed):
-        pack(checkpoint, tmp_path / name, tensors=((".*up_proj", "vq2"),), **seed)
+        pack(checkpoint, tmp_path / name, tensors=((".*up_proj", "vq3"),), **seed)
         return contents(tmp_path / name)
 
     usual, seven = bytes_of("a.uring"), bytes_of("b.uring", seed=7)
@@ -102,7 +102,7 @@ def test_a_seed_gives_the_same_bytes_each_time_and_another_one_other_codebooks(t
 @pytest.mark.usefixtures("few_rounds")
 def test_a_part_that_was_packed_with_another_seed_is_packed_anew(tmp_path):
     checkpoint = make_checkpoint(tmp_path / "m")
-    options = {"tensors": ((".*up_proj", "vq2"),), "segment": 16384}
+    options = {"tensors": ((".*up_proj", "vq3"),), "segment": 16384}
     pack(checkpoint, tmp_path / "part.uring", layers=(0, 0), **options)
     report = pack(checkpoint, tmp_path / "part.uring", seed=7, **options)
     pack(checkpoint, tmp_path / "whole.uring", seed=7, **options)
@@ -120,7 +120,7 @@ def test_norms_are_kept_tables_get_eight_bits_and_matrices_what_was_asked(tmp_pa
     checkpoint = make_checkpoint(tmp_path / "m")
     report = pack(checkpoint, tmp_path / "m.uring", trunk="q4", segment=16384)
     container = Container.open(tmp_path / "m.uring")
-    formats = {name: places[0].part.format for name, places in container.tensors.items()}
+    formats = {name: places[0].part.format.name for name, places in container.tensors.items()}
     assert formats["embed_tokens"] == formats["lm_head"] == "q8"
     assert formats["norm"] == formats["layers.0.input_layernorm"] == "bf16"
     assert formats["layers.1.mlp.down_proj"] == formats["layers.0.self_attn.q_proj"] == "q4"
@@ -167,7 +167,7 @@ def test_experts_are_converted_each_by_itself_and_reported_by_number(tmp_path):
     model = model_of(experts=(expert_layer(4, 48, 96),))
     container, report = packed(tmp_path, tensors, model, experts="q4_g32", trunk="q8")
     bank = container.banks[3]
-    assert bank.parts[0].format == "q4_g32"
+    assert bank.parts[0].format.name == "q4_g32"
     data = np.fromfile(container.bank_paths(bank)[0], np.uint8).reshape(4, bank.record_bytes)
     for expert in range(4):
         expected = encode("q4_g32", weights[expert]).data
@@ -182,7 +182,7 @@ def test_a_rule_names_the_experts_of_a_layer_as_info_does(tmp_path):
     model = model_of(experts=(expert_layer(2, 48, 96),))
     rules = ((r"layers\.3\.experts\..*\.gate", "q8"),)
     container, _ = packed(tmp_path, tensors, model, tensors=rules)
-    assert container.banks[3].parts[0].format == "q8"
+    assert container.banks[3].parts[0].format.name == "q8"
 
 
 def test_matrices_stored_as_in_by_out_are_read_once_and_turned(tmp_path, monkeypatch):
@@ -254,7 +254,7 @@ def test_infinities_and_nans_are_refused_by_name_unless_kept(tmp_path, bad):
     ):
         packed(tmp_path, tensors, model, trunk="q8")
     container, _ = packed(tmp_path, tensors, model, trunk="q8", tensors=(("w", "keep"),))
-    assert container.tensors["w"][0].part.format == "f32"
+    assert container.tensors["w"][0].part.format.name == "f32"
 
 
 def test_what_a_format_cannot_reach_is_refused_by_name(tmp_path):

@@ -11,7 +11,7 @@ from test_packing_killed import contents, in_child
 from uringinfer.packing import writer
 from uringinfer.packing.packer import pack
 
-RULES = ((".*down_proj", "fp8_b32"), (".*up_proj", "vq2"))
+RULES = ((".*down_proj", "fp8_b32"), (".*up_proj", "vq3"))
 OPTIONS = {"segment": 8192, "jobs": 2, "trunk": "q4", "tensors": RULES}
 
 

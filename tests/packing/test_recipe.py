@@ -1,7 +1,7 @@
 import pytest
 
 from uringinfer.errors import UsageError
-from uringinfer.packing.recipe import Recipe, parse_rule, with_stages
+from uringinfer.packing.recipe import Recipe, parse_rule
 
 MATRIX = (64, 128)
 
@@ -35,13 +35,6 @@ def test_tables_never_go_below_eight_bits_nor_to_formats_without_single_rows(tru
 @pytest.mark.parametrize(("trunk", "expected"), [("vq3", "q8"), ("q4", "q4"), ("keep", "bf16")])
 def test_what_is_multiplied_by_head_is_not_vector_quantised(trunk, expected):
     assert Recipe(trunk).choose("kv_b", "heads", MATRIX, "bf16") == expected
-
-
-def test_stages_choose_among_the_vector_quantised_formats_and_touch_no_other():
-    assert with_stages(["vq3", "q4", "keep"], 2) == ["vq2", "q4", "keep"]
-    assert with_stages(["vq3", "vq1"], None) == ["vq3", "vq1"]
-    with pytest.raises(UsageError, match=r"2 stages of no format; --stages goes with vq3"):
-        with_stages(["q4", "keep"], 2)
 
 
 def test_by_default_everything_is_kept():

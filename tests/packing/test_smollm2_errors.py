@@ -12,7 +12,7 @@ from uringinfer.packing.packer import pack
 pytestmark = pytest.mark.slow
 
 BOUNDS = {"q8": 0.01, "q8_g32": 0.007, "fp8": 0.028, "q4_g32": 0.11, "q4": 0.14, "mxfp4": 0.13}
-LEARNED = {"vq3": 0.205, "vq2": 0.34}
+LEARNED = {"vq3": 0.205}
 """Of formats that learn a codebook from each matrix, which for all 210 of them takes minutes."""
 WORST = {
     "vq3": {
@@ -23,15 +23,6 @@ WORST = {
         "ffn_gate": 27,
         "ffn_up": 20,
         "ffn_down": 15,
-    },
-    "vq2": {
-        "attn_q": 19,
-        "attn_k": 27,
-        "attn_v": 18,
-        "attn_output": 11,
-        "ffn_gate": 27,
-        "ffn_up": 20,
-        "ffn_down": 29,
     },
 }
 """The layer whose matrix of each kind loses most."""

@@ -7,6 +7,7 @@ from trunk_fakes import ScriptedReader
 
 from uringinfer.container.checksum import crc32
 from uringinfer.container.manifest import Bank, TensorPart
+from uringinfer.kernels.float_formats import F32
 from uringinfer.residency.experts import ExpertCache
 from uringinfer.residency.policies import make_policy
 from uringinfer.residency.records import ExpertRecords
@@ -14,10 +15,10 @@ from uringinfer.storage.direct import Direct, StorageFile
 
 LAYERS, EXPERTS, RECORD = 3, 12, 4096
 PARTS = (
-    TensorPart("gate", "f32", (8, 16), 0, 8, 0, 512),
-    TensorPart("up", "f32", (8, 16), 0, 8, 512, 512),
-    TensorPart("down", "f32", (16, 8), 0, 16, 1024, 512),
-    TensorPart("down_bias", "f32", (16,), 0, 16, 1536, 64),
+    TensorPart("gate", F32, (8, 16), 0, 8, 0, 512),
+    TensorPart("up", F32, (8, 16), 0, 8, 512, 512),
+    TensorPart("down", F32, (16, 8), 0, 16, 1024, 512),
+    TensorPart("down_bias", F32, (16,), 0, 16, 1536, 64),
 )
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from uringinfer.container.manifest import ALIGNMENT, Segment, TensorPart
 from uringinfer.errors import IntegrityError
 from uringinfer.kernels import open_kernels
+from uringinfer.kernels.float_formats import F32
 from uringinfer.residency.trunk import Trunk, TrunkMemory
 from uringinfer.storage.direct import Direct, StorageFile
 from uringinfer.storage.reader import ReaderStatistics, ReadRequest
@@ -151,7 +152,7 @@ def write_trunk(
                     data = value.reshape(own_rows, -1)[low:high].astype(np.float32).tobytes()
                     file.write(bytes(-file.tell() % 64))
                     position = file.tell() - offset
-                    parts.append(TensorPart(name, "f32", value.shape, low, high, position, len(data)))
+                    parts.append(TensorPart(name, F32, value.shape, low, high, position, len(data)))
                     file.write(data)
                 file.write(bytes(-file.tell() % ALIGNMENT))
                 streamed = tensors[0][0] != table

@@ -99,7 +99,6 @@ if TYPE_CHECKING:
     from uringinfer.packing.recipe import KEEP as KEEP
     from uringinfer.packing.recipe import MAX_SEED as MAX_SEED
     from uringinfer.packing.recipe import parse_rule as parse_rule
-    from uringinfer.packing.recipe import with_stages as with_stages
     from uringinfer.packing.reclaim import check_asked as check_asked
     from uringinfer.packing.sharder import ShardReport as ShardReport
     from uringinfer.packing.sharder import shard as shard
@@ -189,7 +188,7 @@ _HOMES = {
     "uringinfer.packing": "PackReport pack",
     "uringinfer.packing.layout": "SegmentSize as_segment_size",
     "uringinfer.packing.packer": "MAX_JOBS",
-    "uringinfer.packing.recipe": "KEEP MAX_SEED parse_rule with_stages",
+    "uringinfer.packing.recipe": "KEEP MAX_SEED parse_rule",
     "uringinfer.packing.reclaim": "check_asked",
     "uringinfer.packing.sharder": "ShardReport shard",
     "uringinfer.packing.staging": "partial_path",

@@ -23,7 +23,6 @@ from uringinfer.api import (
     parse_rule,
     partial_path,
     require_source,
-    with_stages,
 )
 from uringinfer.cli.error_table import error_table
 from uringinfer.cli.progress import progress, quiet_option
@@ -66,16 +65,11 @@ def _layer_range(text: str) -> tuple[int, int]:
     help="Convert the tensors of these names, whatever they are; the last one that fits counts.",
 )
 @click.option(
-    "--stages",
-    type=click.IntRange(1, 3),
-    help="Bytes for eight weights where vq3 is asked for: 2 is vq2, 1 is vq1. [default: 3]",
-)
-@click.option(
     "--seed",
     type=click.IntRange(0, MAX_SEED),
     default=0,
     show_default=True,
-    help="Draws the weights that vq3, vq2 and vq1 learn from. The same seed gives the same bytes.",
+    help="Draws the weights that vq3 learns from. The same seed gives the same bytes.",
 )
 @click.option(
     "--layers",
@@ -109,7 +103,6 @@ def command(
     trunk: str,
     experts: str,
     tensors: tuple[str, ...],
-    stages: int | None,
     seed: int,
     layers: tuple[int, int] | None,
     reclaim: int,
@@ -132,11 +125,10 @@ def command(
       uringinfer pack Llama-3.2-1B llama.uring --dry-run
       uringinfer pack Kimi-K3 k3.uring --layers 0-30
       uringinfer pack Qwen3-30B-A3B q.uring --trunk q8 --experts q4
-      uringinfer pack Qwen3-30B-A3B q.uring --experts vq3 --stages 2
+      uringinfer pack Qwen3-30B-A3B q.uring --experts vq3
     """
     reclaims = check_asked(reclaim)
     rules = [parse_rule(rule) for rule in tensors]
-    trunk, experts, *others = with_stages([trunk, experts, *(form for _, form in rules)], stages)
     if check_source:
         with progress(wanted=not quiet) as report:
             checked = require_source(
@@ -156,7 +148,7 @@ def command(
                 segment=segment,
                 trunk=trunk,
                 experts=experts,
-                tensors=[(pattern, form) for (pattern, _), form in zip(rules, others, strict=True)],
+                tensors=rules,
                 seed=seed,
                 jobs=jobs,
                 force=force,
@@ -187,7 +179,7 @@ def _layout(manifest: Manifest) -> list[dict[str, object]]:
             "nbytes": segment.nbytes,
             "streamed": segment.streamed,
             "tensors": [
-                {"name": part.name, "format": part.format, "rows": [part.row_start, part.row_stop]}
+                {"name": part.name, "format": part.format.name, "rows": [part.row_start, part.row_stop]}
                 for part in segment.parts
             ],
         }

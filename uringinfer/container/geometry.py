@@ -16,7 +16,6 @@ from uringinfer.container.codebooks import check_codebooks
 from uringinfer.container.manifest import ALIGNMENT, Bank, Manifest, Segment, TensorPart
 from uringinfer.container.row_checksums import check_row_checksums
 from uringinfer.errors import EnvironmentError_, IntegrityError
-from uringinfer.kernels.formats import FORMATS
 from uringinfer.units import counted
 
 PART_ALIGN = 64
@@ -146,11 +145,7 @@ def _check_parts(where: str, nbytes: int, parts: tuple[TensorPart, ...]) -> None
 
 
 def _check_part(where: str, part: TensorPart) -> None:
-    form = FORMATS.get(part.format)
-    if form is None:
-        raise IntegrityError(
-            f"{where}: {part.name} has the unknown format '{part.format}'", hint="made by a newer uringinfer?"
-        )
+    form = part.format
     if not part.row_start < part.row_stop <= last_row(part):
         raise IntegrityError(
             f"{where}: {part.name}: rows {part.row_start} to {part.row_stop} of {last_row(part)}"
@@ -162,5 +157,5 @@ def _check_part(where: str, part: TensorPart) -> None:
     expected = form.nbytes(part.rows, part.cols)
     if part.nbytes != expected:
         raise IntegrityError(
-            f"{where}: {part.name}: {part.nbytes} bytes, {expected} by its shape and format {part.format}"
+            f"{where}: {part.name}: {part.nbytes} bytes, {expected} by its shape and format {form.name}"
         )

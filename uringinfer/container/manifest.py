@@ -10,11 +10,12 @@ import json
 import math
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from uringinfer.container.kind_errors import KindError
 from uringinfer.container.sharding import Sharding
+from uringinfer.kernels.weight_format import WeightFormat
 
 FORMAT_VERSION = 2
 MANIFEST_NAME = "manifest.json"
@@ -34,7 +35,7 @@ class TensorPart:
     """
 
     name: str
-    format: str
+    format: WeightFormat
     shape: tuple[int, ...]
     row_start: int
     row_stop: int
@@ -111,9 +112,16 @@ class Manifest:
         for key in ("format_version", "family", "config", "source", "trunk_file"):
             lines.append(f'"{key}": {json.dumps(getattr(self, key))},')
         for key in ("segments", "banks", "files", *(("errors",) if self.errors else ())):
-            rows = ",\n".join(json.dumps(asdict(item)) for item in getattr(self, key))
+            rows = ",\n".join(json.dumps(item, default=_plain) for item in getattr(self, key))
             lines.append(f'"{key}": [\n{rows}\n],' if rows else f'"{key}": [],')
         if self.sharding is not None:
             lines.append(f'"sharding": {json.dumps(self.sharding.to_dict())},')
         text = "\n".join(lines) + "\n"
         return text + CHECKSUM_LINE.format(zlib.crc32(text.encode()))
+
+
+def _plain(item: object) -> object:
+    """A part of the manifest as JSON has it: a format by its name, anything else by its fields."""
+    if isinstance(item, WeightFormat):
+        return item.name
+    return {field.name: getattr(item, field.name) for field in fields(item)}  # type: ignore[arg-type]

@@ -28,6 +28,7 @@ from uringinfer.container.manifest import (
 )
 from uringinfer.container.sharding import Sharding, read_sharding
 from uringinfer.errors import EnvironmentError_, IntegrityError, UsageError
+from uringinfer.kernels.formats import FORMATS
 from uringinfer.storage.regular import read_regular
 
 MAX_MANIFEST_BYTES = 256 << 20
@@ -157,9 +158,15 @@ def _parts(owner: Fields) -> tuple[TensorPart, ...]:
 
 def _part(value: object, where: str) -> TensorPart:
     fields = Fields(value, where)
+    name, form = fields.identifier("name"), fields.identifier("format")
+    if form not in FORMATS:
+        raise IntegrityError(
+            f"{where}: {name} has the unknown format '{form}'",
+            hint="made by another version of uringinfer? Pack the model again",
+        )
     part = TensorPart(
-        name=fields.identifier("name"),
-        format=fields.identifier("format"),
+        name=name,
+        format=FORMATS[form],
         shape=fields.shape("shape"),
         row_start=fields.integer("row_start", 0, MAX_INTEGER),
         row_stop=fields.integer("row_stop", 1, MAX_INTEGER),

@@ -124,7 +124,7 @@ def tensors(container: Container) -> list[TensorSummary]:
     result = [
         TensorSummary(
             name=name,
-            format=places[0].part.format,
+            format=places[0].part.format.name,
             shape=places[0].part.shape,
             nbytes=sum(place.part.nbytes for place in places),
             panels=len(places),
@@ -138,7 +138,7 @@ def tensors(container: Container) -> list[TensorSummary]:
                 f"layers.{layer}.experts.*.{part.name}",
                 f"{bank.num_experts} records of {bank.file}",
             )
-            result.append(TensorSummary(name, part.format, part.shape, part.nbytes, 1, where))
+            result.append(TensorSummary(name, part.format.name, part.shape, part.nbytes, 1, where))
     return result
 
 
@@ -155,8 +155,8 @@ def bytes_by_format(manifest: Manifest) -> dict[str, int]:
     counts: Counter[str] = Counter()
     for segment in manifest.segments:
         for part in segment.parts:
-            counts[part.format] += part.nbytes
+            counts[part.format.name] += part.nbytes
     for bank in manifest.banks:
         for part in bank.parts:
-            counts[part.format] += part.nbytes * bank.num_experts
+            counts[part.format.name] += part.nbytes * bank.num_experts
     return dict(counts.most_common())

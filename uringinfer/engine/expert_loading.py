@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import ExitStack
 
-from uringinfer.container.codebooks import Floats
 from uringinfer.container.container import Container
 from uringinfer.engine.routing_log import RoutingLog
 from uringinfer.models.base import Model
@@ -55,9 +53,9 @@ def learned_recall(usage: UsageCounts | None, lookahead: int) -> float | None:
 
 
 class ExpertFiles:
-    """The banks of a container, open; `codebooks` are the container's."""
+    """The banks of a container, open."""
 
-    def __init__(self, container: Container, codebooks: Mapping[str, Floats]) -> None:
+    def __init__(self, container: Container) -> None:
         self.notes: list[str] = []
         self._stack = ExitStack()
         banks, sharding = container.manifest.banks, container.manifest.sharding
@@ -67,7 +65,7 @@ class ExpertFiles:
             for bank in banks
         }
         self.files: list[StorageFile] = [file for files in by_layer.values() for file in files]
-        self.records = ExpertRecords(banks, by_layer, container.record_place, codebooks)
+        self.records = ExpertRecords(banks, by_layer, container.record_place)
         buffered = [file for file in self.files if not file.direct.is_direct]
         if buffered:
             self.notes.append(f"experts are read through the page cache: {buffered[0].direct.reason}")

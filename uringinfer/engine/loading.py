@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from uringinfer.container.codebooks import read_codebooks
+from uringinfer.container.binding import bind_codebooks
 from uringinfer.container.container import Container
 from uringinfer.container.manifest import Segment
 from uringinfer.container.row_checksums import row_checksum_bytes
@@ -281,7 +281,8 @@ class OpenModel:
         options, plan = self._plan_with_snapshots(options)
         note = shares_note(plan, options.trunk_budget, options.cache_budget)
         grant_notes += [note] if note else []
-        codebooks = read_codebooks(self.container.path, self.container.manifest)
+        container = bind_codebooks(self.container)
+        segments = container.segments
         with ExitStack() as stack:
             if draft is not None:
                 stack.callback(draft.close)
@@ -290,7 +291,7 @@ class OpenModel:
             file = stack.enter_context(open_file(self.container.trunk_path))
             banks = None
             if plan.cache is not None:
-                banks = ExpertFiles(self.container, codebooks)
+                banks = ExpertFiles(container)
                 stack.callback(banks.close)
             files = [file, *(banks.files if banks else ())]
             self.container.check_unchanged({file.path: file.fd for file in files})
@@ -302,7 +303,7 @@ class OpenModel:
                 reader = RecordingReader(reader, timeline)
             stack.callback(reader.close)
             checker, row_checksums = open_checks(stack, reader, self.container, options.verify_reads)
-            memory = carve_trunk(arena, self.container.segments, plan)
+            memory = carve_trunk(arena, segments, plan)
             cache = log = None
             if banks is not None and plan.cache is not None:
                 cache, log = banks.make_cache(
@@ -316,7 +317,7 @@ class OpenModel:
                 )
                 stack.callback(cache.close)
             trunk = Trunk(
-                self.container.segments,
+                segments,
                 file,
                 reader,
                 self.kernels,
@@ -326,7 +327,6 @@ class OpenModel:
                 poison=options.poison_slots,
                 experts=cache,
                 timeline=timeline,
-                codebooks=codebooks,
             )
             stack.callback(trunk.close)
             if cache is not None and self.usage is not None:

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
-from uringinfer.container.codebooks import read_codebooks
+from uringinfer.container.binding import bind_codebooks
 from uringinfer.container.container import Container
 from uringinfer.container.manifest import Segment
 from uringinfer.engine.expert_loading import ExpertFiles
@@ -51,13 +51,13 @@ class Sample:
 def sampled(container: Container, kernels: Kernels, lookahead: int, sample_bytes: int) -> Iterator[Sample]:
     """The container's trunk and experts in `sample_bytes` of memory for each of the two, or what one of each
     layout takes. Raises IntegrityError for reads that fail."""
+    container = bind_codebooks(container)
     segments = container.segments
     homes = _homes(segments, sample_bytes)
     staging = row_sizes(segments).staging_bytes
     with ExitStack() as stack:
         file = stack.enter_context(open_file(container.trunk_path))
-        codebooks = read_codebooks(container.path, container.manifest)
-        banks = ExpertFiles(container, codebooks) if container.manifest.banks else None
+        banks = ExpertFiles(container) if container.manifest.banks else None
         slots, slot_bytes = 0, 0
         if banks is not None:
             stack.callback(banks.close)
@@ -82,7 +82,7 @@ def sampled(container: Container, kernels: Kernels, lookahead: int, sample_bytes
         some_pinned = TrunkMemory(rest, ring, all_pinned.staging)
 
         def make_trunk(memory: TrunkMemory, experts: ExpertCache | None) -> Trunk:
-            trunk = Trunk(segments, file, reader, kernels, memory, experts=experts, codebooks=codebooks)
+            trunk = Trunk(segments, file, reader, kernels, memory, experts=experts)
             stack.callback(trunk.close)
             return trunk
 
@@ -136,7 +136,7 @@ def _homes(segments: Sequence[Segment], most: int) -> dict[int, int]:
 
 
 def _layout(segment: Segment) -> object:
-    return tuple((part.offset, part.nbytes, part.format, part.rows, part.cols) for part in segment.parts)
+    return tuple((part.offset, part.nbytes, part.format.name, part.rows, part.cols) for part in segment.parts)
 
 
 def _evenly(items: Sequence[_T], count: int) -> list[_T]:

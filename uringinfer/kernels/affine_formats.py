@@ -16,11 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
-from uringinfer.kernels.kept_formats import kept_only
 from uringinfer.kernels.weight_format import Bytes, Floats, RowIndex, WeightFormat
 
 _NIBBLES = np.arange(16, dtype=np.float32)
@@ -94,7 +92,6 @@ class _Affine:
             bits_per_weight=4 + each / self.group,
             row_granularity=1,
             sections=self.sections,
-            encode_sections=partial(kept_only, self.name),
             decode_into=self.decode,
             group=self.group,
         )

@@ -1,4 +1,4 @@
-"""Fitting the codebooks of vq3, vq2 and vq1: k-means on a sample, stage after stage, then all together.
+"""Fitting the codebooks of vq3: k-means on a sample, stage after stage, then all together.
 
 Everything is a function of the sample and the seed alone: the native search and numpy's find the same, sums
 are taken in float64 in the order of the sample, and neither threads nor jobs show. A stage is fitted to what
@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from uringinfer.kernels.numpy_search import CENTROIDS, DIMENSION, scaled_vectors
+from uringinfer.kernels.numpy_search import CENTROIDS, DIMENSION, STAGES, scaled_vectors
 from uringinfer.kernels.vq_formats import row_scales
 from uringinfer.kernels.vq_search import best_sums, nearest
 from uringinfer.kernels.weight_format import Bytes, Floats
@@ -33,19 +33,19 @@ def sample_vectors(matrix: Floats) -> Floats:
     return vectors[vectors.any(axis=1)]
 
 
-def fit_codebook(vectors: Floats, stages: int, seed: int = 0) -> Floats:
-    """A codebook [stages, 256, 8] for scaled vectors [n, 8], its values rounded to float16.
+def fit_codebook(vectors: Floats, seed: int = 0) -> Floats:
+    """A codebook [3, 256, 8] for scaled vectors [n, 8], its values rounded to float16.
 
     At most `SAMPLE_VECTORS` of them, drawn by the seed, are looked at. Without any, all centroids are zero.
     """
     rng = np.random.default_rng(seed)
     sample = vectors[np.sort(rng.permutation(len(vectors))[:SAMPLE_VECTORS])]
-    codebook = np.zeros((stages, CENTROIDS, DIMENSION), np.float32)
+    codebook = np.zeros((STAGES, CENTROIDS, DIMENSION), np.float32)
     left = sample
     for centroids in codebook:
         centroids[:] = _fit_stage(left, rng)
         left = left - centroids[nearest(left, centroids)]
-    for _ in range(JOINT_ROUNDS if stages > 1 else 0):
+    for _ in range(JOINT_ROUNDS):
         _fit_together(sample, codebook)
     return codebook
 

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from uringinfer.kernels.formats import Weight
 from uringinfer.kernels.gated_network import GatedNetwork
-from uringinfer.kernels.weight_format import Floats
+from uringinfer.kernels.weight_format import Floats, WeightFormat
 
 
 class Tables(Protocol):
@@ -58,7 +58,7 @@ class Kernels(Protocol):
         ...
 
     def product_bytes(
-        self, format: str, rows: int, cols: int, tokens: int = 1, *, by_heads: bool = False
+        self, form: WeightFormat, rows: int, cols: int, tokens: int = 1, *, by_heads: bool = False
     ) -> int:
         """Bytes that `matmul` takes beside its arguments and its result, at most, while it multiplies
         `tokens` tokens with a weight [rows, cols]; `by_heads`: or `matmul_heads` does. `gated_networks`

@@ -20,7 +20,7 @@ from uringinfer.kernels.float_formats import BF16, F16, F32
 from uringinfer.kernels.ggml_formats import GGML
 from uringinfer.kernels.group_formats import Q4, Q4_G32, Q8, Q8_G32
 from uringinfer.kernels.scaled_formats import SCALED
-from uringinfer.kernels.vq_formats import VQ
+from uringinfer.kernels.vq_formats import VQ3
 from uringinfer.kernels.weight_format import Floats, WeightFormat
 
 __all__ = [
@@ -32,13 +32,12 @@ __all__ = [
     "decode_rows",
     "encode",
     "weight_format",
-    "weight_sections",
 ]
 
-_ENCODED = (BF16, F16, F32, FP8, *FP8_SMALL, Q8, Q8_G32, MXFP4, Q4, Q4_G32, *VQ)
-FORMATS: dict[str, WeightFormat] = {entry.name: entry for entry in (*_ENCODED, *GGML, *AFFINE, *SCALED)}
+_ALL = (BF16, F16, F32, FP8, *FP8_SMALL, Q8, Q8_G32, MXFP4, Q4, Q4_G32, VQ3, *GGML, *AFFINE, *SCALED)
+FORMATS: dict[str, WeightFormat] = {entry.name: entry for entry in _ALL}
 """Every format by its name in the manifest."""
-ENCODED = tuple(entry.name for entry in _ENCODED)
+ENCODED = tuple(entry.name for entry in _ALL if entry.encode_sections is not None)
 """The names of those that matrices can be packed in, which the command line takes; the others come out of
 files as they are."""
 
@@ -48,14 +47,16 @@ class Weight:
     """A matrix [rows, cols] in packed form.
 
     `data` is uint8 [nbytes], contiguous, usually a view into the arena: it must not outlive its slot.
-    `codebook`, float32 [stages, 256, 8], is there for the formats that need one.
     """
 
-    format: str
+    format: WeightFormat
     rows: int
     cols: int
     data: NDArray[np.uint8]
-    codebook: Floats | None = None
+
+    def sections(self) -> list[NDArray[np.uint8]]:
+        """The sections of its bytes, as views."""
+        return self.format.split(self.data, self.rows, self.cols)
 
 
 def weight_format(name: str) -> WeightFormat:
@@ -72,26 +73,18 @@ def encode(name: str, matrix: Floats, codebook: Floats | None = None) -> Weight:
     where the format needs it."""
     rows, cols = matrix.shape
     form = weight_format(name)
-    if form.stages and codebook is None:
-        codebook = fit_codebook(sample_vectors(matrix), form.stages)
-    return Weight(name, rows, cols, form.encode(matrix, codebook), codebook if form.stages else None)
-
-
-def weight_sections(weight: Weight) -> list[NDArray[np.uint8]]:
-    """The sections of `weight` as its format's `decode_into` takes them: a codebook is the last."""
-    form = weight_format(weight.format)
-    return form.with_codebook(form.split(weight.data, weight.rows, weight.cols), weight.codebook)
+    if form.bind is not None:
+        form = form.bind(fit_codebook(sample_vectors(matrix)) if codebook is None else codebook)
+    return Weight(form, rows, cols, form.encode(matrix))
 
 
 def decode(weight: Weight) -> Floats:
     """The whole matrix as float32 [rows, cols]."""
-    form = weight_format(weight.format)
-    return form.decode(weight.data, weight.rows, weight.cols, weight.codebook)
+    return weight.format.decode(weight.data, weight.rows, weight.cols)
 
 
 def decode_rows(weight: Weight, ids: NDArray[np.int64]) -> Floats:
     """Rows `ids` [T] as float32 [T, cols]: an embedding lookup. Raises IndexError if there is no such row."""
-    form = weight_format(weight.format)
     out = np.zeros((len(ids), weight.cols), np.float32)
-    form.decode_into(weight_sections(weight), weight.cols, ids, out)
+    weight.format.decode_into(weight.sections(), weight.cols, ids, out)
     return out

@@ -33,7 +33,7 @@ class GatedNetwork:
         """Format, rows and columns of gate, up and down."""
         gate, up, down = self.gate, self.up, self.down
         return (
-            *(gate.format, gate.rows, gate.cols),
-            *(up.format, up.rows, up.cols),
-            *(down.format, down.rows, down.cols),
+            *(gate.format.name, gate.rows, gate.cols),
+            *(up.format.name, up.rows, up.cols),
+            *(down.format.name, down.rows, down.cols),
         )

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from uringinfer.kernels.kept_formats import kept_only
 from uringinfer.kernels.weight_format import Bytes, Floats, RowIndex, WeightFormat
 
 if TYPE_CHECKING:
@@ -97,7 +96,6 @@ def _format(kind: str, block: int, block_bytes: int, group: int) -> WeightFormat
         bits_per_weight=8 * block_bytes / block,
         row_granularity=1,
         sections=partial(_sections, block, block_bytes),
-        encode_sections=partial(kept_only, name),
         decode_into=partial(_decode, kind, block, block_bytes),
         group=group,
     )

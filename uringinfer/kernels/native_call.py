@@ -1,4 +1,4 @@
-"""What calls into the native kernels need to know of a packed weight: its format's number, its sections.
+"""What calls into the native kernels need to know of a packed weight: how it lies in its bytes.
 
 Importing this module fails with ImportError where the extension was not built.
 """
@@ -10,52 +10,44 @@ from typing import Any
 
 import numpy as np
 
-from uringinfer.kernels.formats import Weight, weight_format
+from uringinfer.kernels.formats import FORMATS, Weight, WeightFormat
 from uringinfer.kernels.native_library import ffi, lib
 
-_FORMATS = {
-    "bf16": lib.KERNELS_BF16,
-    "f16": lib.KERNELS_F16,
-    "f32": lib.KERNELS_F32,
-    "fp8": lib.KERNELS_FP8,
-    "fp8_b64": lib.KERNELS_FP8_SMALL,
-    "fp8_b32": lib.KERNELS_FP8_SMALL,
-    "fp8_b16": lib.KERNELS_FP8_SMALL,
-    "q8": lib.KERNELS_Q8,
-    "q8_g32": lib.KERNELS_Q8_G32,
-    "mxfp4": lib.KERNELS_MXFP4,
-    "q4": lib.KERNELS_Q4,
-    "q4_g32": lib.KERNELS_Q4_G32,
-}
-_LAYOUTS = {name: (number, weight_format(name).group) for name, number in _FORMATS.items()}
+_NUMBERS = {name: lib.kernels_format(name.encode()) for name in FORMATS}
+"""What the library calls each format, -1 for those that it has no products with."""
 
 
-def layout(weight: Weight) -> tuple[int, int]:
-    """The C enumeration's value of a weight's format, and the columns that share a scale."""
-    return _LAYOUTS[weight.format]
+def has_products(form: WeightFormat) -> bool:
+    """Whether the native kernels multiply matrices in this format."""
+    return bool(_NUMBERS[form.name] >= 0)
 
 
-def format_number(name: str) -> int:
-    """The C enumeration's value of a format."""
-    number: int = _LAYOUTS[name][0]
-    return number
+def format_number(form: WeightFormat) -> int:
+    """What the library calls the format."""
+    return int(_NUMBERS[form.name])
 
 
-def sections(weight: Weight) -> tuple[Any, Any]:
-    """Pointers to a packed matrix' codes and scales; NULL where the format has none.
+def matrix(form: WeightFormat, rows: int, cols: int) -> Any:
+    """A `struct kernels_matrix *` for a packed matrix [rows, cols]."""
+    return _known(form.name, rows, cols)[0]
 
-    Raises ValueError if its bytes are not as many as its shape takes.
-    """
-    nbytes, scales = _places(weight.format, weight.rows, weight.cols)
+
+def packed(weight: Weight) -> tuple[Any, Any]:
+    """`matrix` for a weight, and a pointer to its bytes. Raises ValueError if they are not as many as its
+    shape takes."""
+    known, nbytes = _known(weight.format.name, weight.rows, weight.cols)
     data = weight.data
     if data.dtype != np.uint8 or data.shape != (nbytes,):
-        weight_format(weight.format).split(data, weight.rows, weight.cols)  # says what is wrong
-    codes = ffi.from_buffer("char[]", data)
-    return codes, ffi.NULL if scales is None else codes + scales
+        weight.sections()  # says what is wrong
+    return known, ffi.from_buffer("char[]", data)
 
 
 @lru_cache(maxsize=1024)
-def _places(name: str, rows: int, cols: int) -> tuple[int, int | None]:
-    """Bytes of a packed matrix, and where its scales begin; None if it has none."""
-    offsets = weight_format(name).offsets(rows, cols)
-    return offsets[-1], offsets[1] if len(offsets) > 2 else None
+def _known(name: str, rows: int, cols: int) -> tuple[Any, int]:
+    """The struct, and the bytes of such a matrix."""
+    form = FORMATS[name]
+    *offsets, end = form.offsets(rows, cols)
+    struct = ffi.new("struct kernels_matrix *")
+    struct.format, struct.group, struct.rows, struct.cols = _NUMBERS[name], form.group, rows, cols
+    struct.sections[0 : len(offsets)] = offsets
+    return struct, end

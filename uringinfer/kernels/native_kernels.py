@@ -16,13 +16,15 @@ from numpy.typing import NDArray
 from uringinfer.errors import UsageError
 from uringinfer.kernels import checks, native_networks, native_vq
 from uringinfer.kernels.contract import SharedTables, Tables
-from uringinfer.kernels.formats import Weight, weight_format
+from uringinfer.kernels.float_formats import F32
+from uringinfer.kernels.formats import Weight, WeightFormat
 from uringinfer.kernels.gated_network import GatedNetwork
-from uringinfer.kernels.native_call import format_number, layout, sections
+from uringinfer.kernels.native_call import format_number, has_products, packed
 from uringinfer.kernels.native_library import LEVELS, floats, lib, pointer, strided_floats, supported_levels
 from uringinfer.kernels.native_recurrent import NativeRecurrent
 from uringinfer.kernels.native_vq import NativeTables
 from uringinfer.kernels.networks import one_by_one
+from uringinfer.kernels.numpy_kernels import DECODING
 from uringinfer.kernels.weight_format import Floats
 
 _KINDS = {
@@ -31,6 +33,10 @@ _KINDS = {
     "swiglu_oai": lib.KERNELS_SWIGLU_OAI,
     "situ": lib.KERNELS_SITU,
 }
+
+
+DECODED_ROWS = 64
+"""Rows of a tile that is decoded in numpy, where the library has no products with a format."""
 
 
 def read_memory(data: NDArray[np.uint8], threads: int) -> int:
@@ -62,23 +68,25 @@ class NativeKernels(NativeRecurrent):
 
     def tables(self, weight: Weight, x: Floats) -> NativeTables | None:
         """See `Kernels.tables`."""
-        stages = weight_format(weight.format).stages
-        if not stages:
+        if weight.format.codebook is None:
             return None
         checks.dense("x", x, 2)
         checks.require(x.shape[1] == weight.cols, f"x {x.shape} does not meet rows of {weight.cols}")
-        if len(x) > native_vq.tokens_at_once(self._level, stages, weight.cols):
+        if len(x) > native_vq.tokens_at_once(self._level, weight.cols):
             return None
         return native_vq.make_tables(self._level, self.threads, weight, x)
 
     def product_bytes(
-        self, format: str, rows: int, cols: int, tokens: int = 1, *, by_heads: bool = False
+        self, form: WeightFormat, rows: int, cols: int, tokens: int = 1, *, by_heads: bool = False
     ) -> int:
         """See `Kernels.product_bytes`."""
-        if weight_format(format).stages:
-            return native_vq.product_bytes(self._level, weight_format(format).stages, rows, cols, tokens)
-        number = format_number(format)
-        return int(
+        if form.bind is not None:
+            return native_vq.product_bytes(self._level, rows, cols, tokens)
+        known, decoded = form if has_products(form) else F32, 0
+        if known is not form:
+            decoded = DECODING * 4 * cols * (rows if by_heads else min(rows, DECODED_ROWS))
+        number = format_number(known)
+        return decoded + int(
             lib.kernels_product_bytes(self._level, self.threads, number, cols, max(1, tokens), by_heads)
         )
 
@@ -91,16 +99,15 @@ class NativeKernels(NativeRecurrent):
     ) -> Floats:
         """See `Kernels.matmul`."""
         out = checks.matmul_output(weight, x, out)
-        if weight_format(weight.format).stages:
+        if not has_products(weight.format) and weight.format.codebook is None:
+            return self._decoded_matmul(weight, x, out)
+        if weight.format.codebook is not None:
             native_vq.multiply(self._level, self.threads, weight, x, out, tables)
             return out
         status = lib.kernels_matmul(
             self._level,
             self.threads,
-            *layout(weight),
-            weight.rows,
-            weight.cols,
-            *sections(weight),
+            *packed(weight),
             len(x),
             floats(x),
             strided_floats(out),
@@ -108,6 +115,16 @@ class NativeKernels(NativeRecurrent):
         )
         if status < 0:
             raise MemoryError(os.strerror(-status))
+        return out
+
+    def _decoded_matmul(self, weight: Weight, x: Floats, out: Floats) -> Floats:
+        """The product with a weight that the library does not know: in float32, a tile of rows at a time."""
+        buffer, sections = np.zeros((DECODED_ROWS, weight.cols), np.float32), weight.sections()
+        for start in range(0, weight.rows, DECODED_ROWS):
+            tile = buffer[: weight.rows - start]
+            weight.format.decode_into(sections, weight.cols, slice(start, start + len(tile)), tile)
+            floats32 = Weight(F32, len(tile), weight.cols, tile.reshape(-1).view(np.uint8))
+            self.matmul(floats32, x, out[:, start : start + len(tile)])
         return out
 
     def rms_norm(self, x: Floats, weight: Floats | None, eps: float) -> Floats:
@@ -157,7 +174,7 @@ class NativeKernels(NativeRecurrent):
     ) -> Floats:
         """See `Kernels.gated_networks`."""
         checks.gated_networks(kind, networks, inputs)
-        if any(weight.codebook is not None for weight, _ in networks[0].parts()):
+        if not all(has_products(weight.format) for weight, _ in networks[0].parts()):
             activation = partial(self.gated, kind, limit=limit, alpha=alpha)
             return one_by_one(self, networks, inputs, activation, shared)
         return native_networks.gated_networks(

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from uringinfer.kernels.gated_network import GatedNetwork
-from uringinfer.kernels.native_call import layout, sections
+from uringinfer.kernels.native_call import matrix, packed
 from uringinfer.kernels.native_library import ffi, floats, lib
 from uringinfer.kernels.weight_format import Floats
 
@@ -32,8 +32,8 @@ def gated_networks(
     first = networks[0]
     out = np.empty((len(networks), len(inputs[0]), first.down.rows), np.float32)
     shape = ffi.new("struct kernels_gated *")
-    shape.format, shape.group = zip(*map(layout, (first.gate, first.up, first.down)), strict=True)
-    shape.inner, shape.hidden, shape.outer, shape.tokens = first.gate.rows, first.gate.cols, *out.shape[:0:-1]
+    shape.matrix = [matrix(part.format, part.rows, part.cols) for part, _ in first.parts()]
+    shape.tokens = out.shape[1]
     shape.kind, shape.limit, shape.alpha = kind, limit, alpha
     given = ffi.new("struct kernels_network[]", len(networks))
     results, each = floats(out), out.size // len(networks)
@@ -53,6 +53,6 @@ def _parts(network: GatedNetwork) -> Any:
     if known is None:
         known = _KNOWN[network] = ffi.new("struct kernels_network *")
         for part, (weight, bias) in enumerate(network.parts()):
-            known.codes[part], known.scales[part] = sections(weight)
+            _, known.data[part] = packed(weight)
             known.bias[part] = floats(bias)
     return known

@@ -10,8 +10,9 @@ import numpy as np
 
 from uringinfer.kernels import recurrent_checks as checks
 from uringinfer.kernels.checks import dense
+from uringinfer.kernels.float_formats import F32
 from uringinfer.kernels.formats import Weight, decode
-from uringinfer.kernels.native_call import layout, sections
+from uringinfer.kernels.native_call import has_products, packed
 from uringinfer.kernels.native_library import ffi, floats, lib
 from uringinfer.kernels.weight_format import Floats
 
@@ -45,23 +46,20 @@ class NativeRecurrent:
 
     def matmul_heads(self, weight: Weight, x: Floats, *, offset: int, rows: int, transposed: bool) -> Floats:
         """See `Kernels.matmul_heads`."""
-        per_head, width = checks.head_shapes(weight, x, offset, rows, transposed)
-        if weight.codebook is not None:  # blocks of indices hold no head by itself
+        _, width = checks.head_shapes(weight, x, offset, rows, transposed)
+        if not has_products(weight.format):
             decoded = decode(weight).reshape(-1).view(np.uint8)
-            weight = Weight("f32", weight.rows, weight.cols, decoded)
+            weight = Weight(F32, weight.rows, weight.cols, decoded)
         tokens, heads, _ = x.shape
         out = np.empty((tokens, heads, width), np.float32)
         multiply = lib.kernels_matmul_heads_transposed if transposed else lib.kernels_matmul_heads
         status = multiply(
             self._level,
             self.threads,
-            *layout(weight),
+            *packed(weight),
             heads,
-            per_head,
             offset,
             rows,
-            weight.cols,
-            *sections(weight),
             tokens,
             floats(x),
             floats(out),

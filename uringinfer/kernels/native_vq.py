@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 
 import numpy as np
 
 from uringinfer.kernels.contract import Tables
-from uringinfer.kernels.formats import Weight, weight_format, weight_sections
+from uringinfer.kernels.formats import Weight
 from uringinfer.kernels.native_library import floats, lib, pointer, strided_floats
-from uringinfer.kernels.numpy_search import CENTROIDS, DIMENSION
+from uringinfer.kernels.numpy_search import STAGES
+from uringinfer.kernels.vq_formats import CODEBOOK_SHAPE
 from uringinfer.kernels.weight_format import Bytes, Floats
 
 TABLES_AT_ONCE = 8 << 20
@@ -29,34 +31,34 @@ class NativeTables:
     data: Bytes
 
 
-def table_bytes(level: int, stages: int, cols: int) -> int:
+def table_bytes(level: int, cols: int) -> int:
     """Bytes of one token's tables."""
-    return int(lib.kernels_vq_table_bytes(level, stages, cols))
+    return int(lib.kernels_vq_table_bytes(level, STAGES, cols))
 
 
-def tokens_at_once(level: int, stages: int, cols: int) -> int:
+def tokens_at_once(level: int, cols: int) -> int:
     """Tokens whose tables are in memory together in a product of many."""
-    return max(1, TABLES_AT_ONCE // table_bytes(level, stages, cols))
+    return max(1, TABLES_AT_ONCE // table_bytes(level, cols))
 
 
-def product_bytes(level: int, stages: int, rows: int, cols: int, tokens: int) -> int:
+def product_bytes(level: int, rows: int, cols: int, tokens: int) -> int:
     """Bytes of a product of `tokens` tokens: tables of as many as are in memory together, twice where they
     may be shared, the scales as float32 and the codebook turned."""
-    at_once = tokens_at_once(level, stages, cols)
-    tables = min(max(1, tokens), at_once) * table_bytes(level, stages, cols) + _ALIGN
-    return 2 * tables + 4 * rows + 4 * stages * CENTROIDS * DIMENSION
+    at_once = tokens_at_once(level, cols)
+    tables = min(max(1, tokens), at_once) * table_bytes(level, cols) + _ALIGN
+    return 2 * tables + 4 * rows + 4 * math.prod(CODEBOOK_SHAPE)
 
 
 def make_tables(level: int, threads: int, weight: Weight, x: Floats) -> NativeTables:
     """The tables of x [T, cols] with the codebook of `weight`."""
     tokens, cols = x.shape
-    codebook = _codebook(weight)
-    memory = np.empty(tokens * table_bytes(level, len(codebook), cols) + _ALIGN, np.uint8)
+    codebook = weight.format.codebook
+    memory = np.empty(tokens * table_bytes(level, cols) + _ALIGN, np.uint8)
     data = memory[-memory.ctypes.data % _ALIGN :]
     status = lib.kernels_vq_tables(
         level,
         threads,
-        len(codebook),
+        STAGES,
         cols,
         floats(codebook),
         tokens,
@@ -65,12 +67,7 @@ def make_tables(level: int, threads: int, weight: Weight, x: Floats) -> NativeTa
     )
     if status < 0:
         raise MemoryError(os.strerror(-status))
-    return NativeTables(level, weight.codebook, tokens, cols, data)
-
-
-def _codebook(weight: Weight) -> Floats:
-    packed = weight_sections(weight)[-1]
-    return packed.view(np.float32).reshape(-1, CENTROIDS, DIMENSION)
+    return NativeTables(level, codebook, tokens, cols, data)
 
 
 def multiply(level: int, threads: int, weight: Weight, x: Floats, out: Floats, tables: Tables | None) -> None:
@@ -78,22 +75,21 @@ def multiply(level: int, threads: int, weight: Weight, x: Floats, out: Floats, t
 
     Raises ValueError for tables of another x or codebook.
     """
-    indices, scales, _ = weight_sections(weight)
-    stages = weight_format(weight.format).stages
+    indices, scales = weight.sections()
     factors = scales.view(np.float16).astype(np.float32)
     if tables is not None:
         made = _checked(tables, level, weight, len(x))
         each = max(1, len(x))
     else:
         made = None
-        each = tokens_at_once(level, stages, weight.cols)
+        each = tokens_at_once(level, weight.cols)
     for start in range(0, len(x), each):
         some = x[start : start + each]
         now = made or make_tables(level, threads, weight, some)
         lib.kernels_vq_matmul(
             level,
             threads,
-            stages,
+            STAGES,
             weight.rows,
             weight.cols,
             pointer("unsigned char[]", indices),
@@ -109,6 +105,8 @@ def _checked(tables: Tables, level: int, weight: Weight, tokens: int) -> NativeT
     """`tables` itself, if it is for this weight's codebook and so many tokens."""
     if isinstance(tables, NativeTables):
         found = (tables.level, tables.tokens, tables.cols)
-        if found == (level, tokens, weight.cols) and tables.codebook is weight.codebook:
+        if found == (level, tokens, weight.cols) and tables.codebook is weight.format.codebook:
             return tables
-    raise ValueError(f"these tables are not for {tokens} tokens and the codebook of this {weight.format}")
+    raise ValueError(
+        f"these tables are not for {tokens} tokens and the codebook of this {weight.format.name}"
+    )

@@ -38,9 +38,9 @@ def one_by_one(
 
 
 def _tables(kernels: Kernels, weight: Weight, x: Floats, shared: SharedTables) -> Tables | None:
-    if weight.codebook is None:
+    if weight.format.codebook is None:
         return None
-    key = id(weight.codebook)
+    key = id(weight.format.codebook)
     if key not in shared:
         tables = kernels.tables(weight, x)
         if tables is None:

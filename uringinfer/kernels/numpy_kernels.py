@@ -15,18 +15,18 @@ from numpy.typing import NDArray
 
 from uringinfer.kernels import checks, numpy_gates, numpy_latent, numpy_recurrent
 from uringinfer.kernels.contract import SharedTables, Tables
-from uringinfer.kernels.formats import Weight, weight_format, weight_sections
+from uringinfer.kernels.formats import Weight
 from uringinfer.kernels.gated_network import GatedNetwork
 from uringinfer.kernels.networks import one_by_one
 from uringinfer.kernels.numpy_latent import SCORES_PER_BLOCK
-from uringinfer.kernels.weight_format import Floats
+from uringinfer.kernels.weight_format import Floats, WeightFormat
 
 TILE_ROWS = 64
 """Rows decoded at a time: the tile stays in the second-level cache between decoding and product."""
 
 _SCORE_COPIES = 6
 """Arrays of scores that attention has at once, at most."""
-_DECODING = 8
+DECODING = 8
 """Times a tile's own memory that a decoder takes, with the tile."""
 _TEMPORARIES = 2
 """Times its arguments and its result that a function takes for what stands between them."""
@@ -58,12 +58,12 @@ class NumpyKernels:
         """See `Kernels.tables`. A decoded tile of weights has nothing to share."""
 
     def product_bytes(
-        self, format: str, rows: int, cols: int, tokens: int = 1, *, by_heads: bool = False
+        self, form: WeightFormat, rows: int, cols: int, tokens: int = 1, *, by_heads: bool = False
     ) -> int:
         """See `Kernels.product_bytes`."""
         decoded = rows if by_heads else min(TILE_ROWS, rows)
         product = max(decoded, cols) if by_heads else decoded
-        return _DECODING * 4 * decoded * cols + 8 * tokens * product + _SMALL
+        return DECODING * 4 * decoded * cols + 8 * tokens * product + _SMALL
 
     def function_bytes(self, nbytes: int) -> int:
         """See `Kernels.function_bytes`."""
@@ -74,8 +74,7 @@ class NumpyKernels:
     ) -> Floats:
         """See `Kernels.matmul`."""
         out = checks.matmul_output(weight, x, out)
-        form = weight_format(weight.format)
-        sections = weight_sections(weight)
+        form, sections = weight.format, weight.sections()
         buffer = np.zeros((min(TILE_ROWS, weight.rows), weight.cols), np.float32)
         for start in range(0, weight.rows, TILE_ROWS):
             stop = min(start + TILE_ROWS, weight.rows)

@@ -16,6 +16,7 @@ from uringinfer.kernels.weight_format import Bytes, Floats, in_groups
 
 DIMENSION = 8
 CENTROIDS = 256
+STAGES = 3
 BLOCK_ROWS = 128
 BEAM = 4
 """Sums that go on from stage to stage. The native search has the same number."""

@@ -16,7 +16,6 @@ from functools import partial
 import numpy as np
 
 from uringinfer.kernels.block_formats import FP4_PAIRS, FP8_VALUES, decode_nibbles
-from uringinfer.kernels.kept_formats import kept_only
 from uringinfer.kernels.weight_format import Bytes, Floats, RowIndex, WeightFormat
 
 NVFP4_GROUP = 16
@@ -41,7 +40,6 @@ def _nvfp4_format(name: str, divides: bool) -> WeightFormat:
         bits_per_weight=4 + 8 / NVFP4_GROUP,
         row_granularity=1,
         sections=_nvfp4_sections,
-        encode_sections=partial(kept_only, name),
         decode_into=partial(_decode_nvfp4, divides),
         group=NVFP4_GROUP,
     )
@@ -60,7 +58,6 @@ FP8_ROW = WeightFormat(
     bits_per_weight=8,
     row_granularity=1,
     sections=lambda rows, cols: (rows * cols, 4 * rows),
-    encode_sections=partial(kept_only, "fp8_row"),
     decode_into=_decode_fp8_row,
 )
 SCALED = (NVFP4_TIMES, NVFP4_OVER, FP8_ROW)

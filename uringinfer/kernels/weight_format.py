@@ -19,30 +19,37 @@ Bytes = NDArray[np.uint8]
 RowIndex = slice | NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class WeightFormat:
-    """One format.
+    """One format. It is itself alone: no two are equal.
 
-    `sections(rows, cols)` gives the bytes of each section. `encode_sections(matrix)` gives the sections of a
-    float32 matrix [rows, cols]. `decode_into(sections, cols, index, out)` writes the rows `index` of a packed
-    matrix into `out` [n, cols]; `out` must hold zeros or the result of an earlier call for the same format,
-    which lets a decoder write only the bytes that can differ. A panel of rows starts and ends at a multiple
-    of `row_granularity` rows (or at the end of the matrix). `bits_per_weight` leaves out what only very
-    small matrices notice (padding between sections, incomplete blocks). `group` columns of a row share a
-    scale, 1 where there are none.
+    `sections(rows, cols)` gives the bytes of each section. `decode_into(sections, cols, index, out)` writes
+    the rows `index` of a packed matrix into `out` [n, cols]; `out` must hold zeros or the result of an
+    earlier call for the same format, which lets a decoder write only the bytes that can differ.
+    `encode_sections(matrix)` gives the sections of a float32 matrix [rows, cols]; a format without it comes
+    out of files alone. A panel of rows starts and ends at a multiple of `row_granularity` rows (or at the
+    end of the matrix). `bits_per_weight` leaves out what only very small matrices notice (padding between
+    sections, incomplete blocks). `group` columns of a row share a scale, 1 where there are none.
 
-    A format with `stages` needs a codebook, float32 [stages, 256, 8], which is no part of the packed matrix:
-    `encode_sections` takes it after the matrix, `decode_into` as one more section behind the others.
+    A format whose matrices share a codebook, which is no part of them, has `bind`: it makes the format of
+    those that share this one. That has the `codebook`; nothing but its own products looks at it.
     """
 
     name: str
     bits_per_weight: float
     row_granularity: int
     sections: Callable[[int, int], tuple[int, ...]]
-    encode_sections: Callable[..., Sequence[NDArray[np.generic]]]
     decode_into: Callable[[Sequence[Bytes], int, RowIndex, Floats], None]
+    encode_sections: Callable[[Floats], Sequence[NDArray[np.generic]]] | None = None
     group: int = 1
-    stages: int = 0
+    bind: Callable[[Floats], WeightFormat] | None = None
+    codebook: Floats | None = None
+
+    def bound_to(self, codebook: Floats) -> WeightFormat:
+        """See `bind`. Raises ValueError for a format without codebooks, or if this is none of its."""
+        if self.bind is None:
+            raise ValueError(f"{self.name} has no codebook")
+        return self.bind(codebook)
 
     def offsets(self, rows: int, cols: int) -> tuple[int, ...]:
         """Where each section starts, in bytes from the start of the run, and last, where the run ends."""
@@ -83,28 +90,21 @@ class WeightFormat:
             view[:] = np.ascontiguousarray(section).reshape(-1).view(np.uint8)
         return data
 
-    def with_codebook(self, sections: list[Bytes], codebook: Floats | None) -> list[Bytes]:
-        """What `decode_into` takes: the sections of a packed matrix, and behind them the codebook, if the
-        format needs one. Raises ValueError if it is not there or not of the right shape."""
-        if not self.stages:
-            return sections
-        if codebook is None or codebook.dtype != np.float32 or codebook.shape != (self.stages, 256, 8):
-            shape = None if codebook is None else codebook.shape
-            raise ValueError(f"{self.name} needs a codebook, float32 [{self.stages}, 256, 8], not {shape}")
-        return [*sections, np.ascontiguousarray(codebook).reshape(-1).view(np.uint8)]
-
-    def encode(self, matrix: Floats, codebook: Floats | None = None) -> Bytes:
-        """float32 [rows, cols] -> uint8 [nbytes]."""
+    def encode(self, matrix: Floats) -> Bytes:
+        """float32 [rows, cols] -> uint8 [nbytes]. Raises ValueError where nothing encodes."""
         rows, cols = matrix.shape
-        shared = [codebook] if self.stages else []
-        self.with_codebook([], codebook)
-        return self.join(rows, cols, self.encode_sections(np.ascontiguousarray(matrix, np.float32), *shared))
+        return self.join(rows, cols, self.to_sections(np.ascontiguousarray(matrix, np.float32)))
 
-    def decode(self, data: Bytes, rows: int, cols: int, codebook: Floats | None = None) -> Floats:
+    def to_sections(self, matrix: Floats) -> Sequence[NDArray[np.generic]]:
+        """See `encode_sections`, which may be missing. Raises ValueError if it is."""
+        if self.encode_sections is None:
+            raise ValueError(f"{self.name} is kept as files have it; no matrix is packed in it")
+        return self.encode_sections(matrix)
+
+    def decode(self, data: Bytes, rows: int, cols: int) -> Floats:
         """uint8 [nbytes] -> float32 [rows, cols]."""
         out = np.zeros((rows, cols), np.float32)
-        sections = self.with_codebook(self.split(data, rows, cols), codebook)
-        self.decode_into(sections, cols, slice(0, rows), out)
+        self.decode_into(self.split(data, rows, cols), cols, slice(0, rows), out)
         return out
 
 

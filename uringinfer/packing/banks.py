@@ -111,7 +111,7 @@ def plan_bank(layer: ExpertLayer, source: TensorSource, recipe: Recipe) -> Plann
         rows = part.shape[0]
         cols = part.shape[1] if len(part.shape) > 1 else 1
         nbytes = weight_format(form).nbytes(rows, cols)
-        parts.append(TensorPart(part.name, form, part.shape, 0, rows, offset, nbytes))
+        parts.append(TensorPart(part.name, weight_format(form), part.shape, 0, rows, offset, nbytes))
         end = offset + nbytes
     _check_coverage(layer, chosen, source)
     bank = Bank(

@@ -1,4 +1,4 @@
-"""The encoder of vector-quantised formats: it learns a codebook from all matrices of one kind in a layer.
+"""The encoder of the vector-quantised format: it learns a codebook from all matrices of one kind in a layer.
 
 The codebook is fitted when it is first needed, to rows drawn with a seed that the kind's name and the
 pack's seed give, in stretches evenly spread over the matrices. Which block is packed first, by which job, in
@@ -29,7 +29,7 @@ Rows = Callable[[int, int, int], Floats]
 
 
 class CodebookEncoder:
-    """Encodes `count` matrices [rows, cols] of the kind `name` with one codebook, in a format with stages.
+    """Encodes `count` matrices [rows, cols] of the kind `name` with one codebook, in a format with `bind`.
 
     `seed`, below 2^32, is the pack's; `self.seed` is what it and the name make: kinds draw differently.
     """
@@ -46,10 +46,10 @@ class CodebookEncoder:
         self._codebook: Floats | None = None
 
     def codebook(self) -> Floats:
-        """The codebook, float32 [stages, 256, 8], fitted at the first call. From any thread."""
+        """The codebook, float32 [3, 256, 8], fitted at the first call. From any thread."""
         with self._lock:
             if self._codebook is None:
-                self._codebook = fit_codebook(self._sample(), self.form.stages, self.seed)
+                self._codebook = fit_codebook(self._sample(), self.seed)
             return self._codebook
 
     def _sample(self) -> Floats:
@@ -59,13 +59,12 @@ class CodebookEncoder:
 
     def encode(self, rows: Floats) -> Sequence[NDArray[np.generic]]:
         """See `Encoder.encode`."""
-        return self.form.encode_sections(rows, self.codebook())
+        return self.form.bound_to(self.codebook()).to_sections(rows)
 
     def decode(self, sections: Sequence[Bytes], rows: int, cols: int) -> Floats:
         """See `Encoder.decode`."""
         out = np.zeros((rows, cols), np.float32)
-        shared = self.form.with_codebook(list(sections), self.codebook())
-        self.form.decode_into(shared, cols, slice(0, rows), out)
+        self.form.bound_to(self.codebook()).decode_into(sections, cols, slice(0, rows), out)
         return out
 
 

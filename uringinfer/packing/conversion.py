@@ -59,7 +59,7 @@ class PlainEncoder:
 
     def encode(self, rows: Floats) -> Sequence[NDArray[np.generic]]:
         """See `Encoder.encode`."""
-        return self.form.encode_sections(rows)
+        return self.form.to_sections(rows)
 
     def decode(self, sections: Sequence[Bytes], rows: int, cols: int) -> Floats:
         """See `Encoder.decode`."""
@@ -75,7 +75,7 @@ def encoder_of(
     format that learns from them is given their rows by `rows_of`, and draws with `seed`. Raises UsageError if
     there is no such format."""
     form = weight_format(name)
-    if not form.stages:
+    if form.bind is None:
         return PlainEncoder(form)
     return CodebookEncoder(form, kind, rows_of, count, rows, cols, seed=seed)
 

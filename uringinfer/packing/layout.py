@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
-from uringinfer.container.codebooks import codebook_stages
+from uringinfer.container.codebooks import codebook_names
 from uringinfer.container.manifest import ALIGNMENT, FORMAT_VERSION, Bank, Manifest, Segment, TensorPart
 from uringinfer.errors import IntegrityError, UsageError
+from uringinfer.kernels.formats import weight_format
 from uringinfer.kernels.weight_format import Floats
 from uringinfer.models.base import Model, TensorGroup, TensorSpec
 from uringinfer.packing.banks import PlannedBank, missing_expert_tensors, plan_bank
@@ -150,7 +151,7 @@ def make_layout(
     encoders = [tensor.matrix.encoder for tensor in trunk if isinstance(tensor.matrix, ConvertedMatrix)]
     encoders += [encoder for bank in planned for encoder in bank.encoders.values()]
     learning = {encoder.name: encoder for encoder in encoders if isinstance(encoder, CodebookEncoder)}
-    codebooks = [learning[name] for name in codebook_stages(manifest.segments, manifest.banks)]
+    codebooks = [learning[name] for name in codebook_names(manifest.segments, manifest.banks)]
     tables = {tensor.spec.name: tensor.matrix.format for tensor in trunk if tensor.role == "table"}
     unchanged = {tensor.spec.name for tensor in trunk if isinstance(tensor.matrix, Matrix)}
     notes = recipe.table_notes(tables, unchanged)
@@ -218,7 +219,7 @@ def _by_streaming(found: list[_Found]) -> list[tuple[bool, list[_Found]]]:
 
 def _part(tensor: _Found, cut: Cut) -> TensorPart:
     name, form = tensor.spec.name, tensor.matrix.format
-    return TensorPart(name, form, tensor.shape, cut.start, cut.stop, cut.offset, cut.nbytes)
+    return TensorPart(name, weight_format(form), tensor.shape, cut.start, cut.stop, cut.offset, cut.nbytes)
 
 
 def _segment_runs(tensors: Sequence[_Found], cuts: Sequence[Cut]) -> list[Run]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from uringinfer.container.checksum import crc32
-from uringinfer.container.codebooks import CODEBOOKS_NAME, STAGE_BYTES, pack_codebooks
+from uringinfer.container.codebooks import CODEBOOK_BYTES, CODEBOOKS_NAME, pack_codebooks
 from uringinfer.container.kind_errors import KindError
 from uringinfer.container.manifest import ALIGNMENT, AuxiliaryFile, Manifest
 from uringinfer.container.row_checksums import ROW_CHECKSUMS_NAME, row_checksum_bytes
@@ -137,7 +137,7 @@ def pack(
         files = tuple(AuxiliaryFile(name, len(data), crc32(data)) for name, data in auxiliary.items())
         files = (*files, AuxiliaryFile(ROW_CHECKSUMS_NAME, row_checksum_bytes(layout.manifest.segments), 0))
         if layout.codebooks:
-            nbytes = STAGE_BYTES * sum(encoder.form.stages for encoder in layout.codebooks)
+            nbytes = CODEBOOK_BYTES * len(layout.codebooks)
             files = (*files, AuxiliaryFile(CODEBOOKS_NAME, nbytes, 0))
         layout = replace(layout, manifest=replace(layout.manifest, files=files))
         if dry_run:

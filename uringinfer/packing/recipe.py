@@ -73,7 +73,7 @@ class Recipe:
         if role == "table" and wanted not in FLOATS and kept not in FLOATS and _serves_as_table(kept):
             return kept  # quantised once is better than twice, and it has its 8 bits already
         falls_short = role == "table" and not _serves_as_table(wanted)
-        if falls_short or (role == "heads" and weight_format(wanted).stages):
+        if falls_short or (role == "heads" and weight_format(wanted).bind):
             return TABLE_FORMAT if kept in FLOATS else kept
         return wanted
 
@@ -129,18 +129,6 @@ def _shortcoming(name: str) -> str | None:
     if form.bits_per_weight < TABLE_BITS:
         return f"has less than {TABLE_BITS} bits"
     return None if form.row_granularity == 1 else "has no single rows"
-
-
-def with_stages(names: Sequence[str], stages: int | None) -> list[str]:
-    """The formats `names` with so many stages, 1 to 3, where they have any: vq3 becomes vq2.
-
-    Raises UsageError if there are no stages to choose.
-    """
-    if stages is None:
-        return list(names)
-    if "vq3" not in names:
-        raise UsageError(f"{stages} stages of no format", hint="--stages goes with vq3, as in --experts vq3")
-    return [f"vq{stages}" if name == "vq3" else name for name in names]
 
 
 def parse_rule(text: str) -> tuple[str, str]:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from uringinfer.container.manifest import ALIGNMENT, Segment
 from uringinfer.container.row_checksums import BLOCK_BYTES, Checksums
 from uringinfer.errors import ResidencyError, UsageError
-from uringinfer.kernels.formats import Weight, decode_rows, weight_format
+from uringinfer.kernels.formats import Weight, decode_rows
 from uringinfer.residency.checker import ReadChecker
 from uringinfer.residency.order import Piece, Tensor, tensors_in_order
 from uringinfer.storage.direct import StorageFile
@@ -59,7 +59,7 @@ class _Block:
 
 def _block(piece: Piece, row: int, file_offset: int, align: int) -> _Block:
     """Where `row` (counted in the piece) lies in the file, if the piece starts at `file_offset`."""
-    form = weight_format(piece.format)
+    form = piece.format
     rows = piece.row_stop - piece.row_start
     first = row // form.row_granularity * form.row_granularity
     stop = min(rows, first + form.row_granularity)
@@ -190,8 +190,8 @@ class EmbeddingRows:
                 for request, _ in windows:
                     self._check(self._checker, piece, block.row, request)
             sections = [request.destination[window.start : window.stop] for request, window in windows]
-            packed = weight_format(piece.format).join(block.rows, piece.cols, sections)
-            weight = Weight(piece.format, block.rows, piece.cols, packed, piece.codebook)
+            packed = piece.format.join(block.rows, piece.cols, sections)
+            weight = Weight(piece.format, block.rows, piece.cols, packed)
             out[position] = decode_rows(weight, np.array([block.row - block.first]))[0]
 
     def _check(self, checker: ReadChecker, piece: Piece, row: int, request: ReadRequest) -> None:

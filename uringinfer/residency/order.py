@@ -6,18 +6,13 @@ its rows (a panel) in a segment of its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from uringinfer.container.manifest import Segment, TensorPart
 from uringinfer.errors import IntegrityError
-from uringinfer.kernels.formats import Weight
+from uringinfer.kernels.formats import Weight, WeightFormat
 from uringinfer.storage.reader import Bytes
-
-Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,20 +23,18 @@ class Piece:
     """
 
     segment: int
-    format: str
+    format: WeightFormat
     row_start: int
     row_stop: int
     cols: int
     start: int
     stop: int
     is_last: bool
-    codebook: Floats | None = field(default=None, compare=False)
-    """The codebook that the tensor's format needs, if any."""
 
     def weight(self, segment_bytes: Bytes) -> Weight:
         """The piece as a packed matrix, a view into the segment's bytes."""
         rows, data = self.row_stop - self.row_start, segment_bytes[self.start : self.stop]
-        return Weight(self.format, rows, self.cols, data, self.codebook)
+        return Weight(self.format, rows, self.cols, data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +48,8 @@ class Tensor:
     pieces: tuple[Piece, ...]
 
 
-def tensors_in_order(
-    segments: Sequence[Segment], codebooks: Mapping[str, Floats] | None = None
-) -> tuple[Tensor, ...]:
-    """Every tensor of these segments (of a checked manifest) in order of execution. With the `codebooks`, by
-    the names of their tensors, pieces can be multiplied in every format.
+def tensors_in_order(segments: Sequence[Segment]) -> tuple[Tensor, ...]:
+    """Every tensor of these segments (of a checked manifest) in order of execution.
 
     Raises IntegrityError if something else lies between two panels of a tensor: the order of execution would
     need two segments at once.
@@ -77,15 +67,14 @@ def tensors_in_order(
             latest = part.name
             parts[part.name] = part
             is_last = position == len(segment.parts) - 1
-            codebook = codebooks.get(part.name) if codebooks else None
-            pieces.setdefault(part.name, []).append(_piece(number, part, is_last, codebook))
+            pieces.setdefault(part.name, []).append(_piece(number, part, is_last))
     return tuple(
         Tensor(name, part.shape, pieces[name][-1].row_stop, part.cols, tuple(pieces[name]))
         for name, part in parts.items()
     )
 
 
-def _piece(segment: int, part: TensorPart, is_last: bool, codebook: Floats | None) -> Piece:
+def _piece(segment: int, part: TensorPart, is_last: bool) -> Piece:
     return Piece(
         segment,
         part.format,
@@ -95,5 +84,4 @@ def _piece(segment: int, part: TensorPart, is_last: bool, codebook: Floats | Non
         part.offset,
         part.offset + part.nbytes,
         is_last,
-        codebook,
     )

@@ -12,7 +12,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from uringinfer.container.codebooks import expert_codebook
 from uringinfer.container.manifest import Bank
 from uringinfer.kernels.formats import Weight, decode
 from uringinfer.kernels.gated_network import GatedNetwork
@@ -46,25 +45,17 @@ class ExpertWeights:
 
 class ExpertRecords:
     """The banks of one container. `files` has each bank's open files by layer, one for each drive; `place`
-    says in which of them the record of an expert lies, and where (`Container.record_place`); `codebooks` are
-    those of the container."""
+    says in which of them the record of an expert lies, and where (`Container.record_place`)."""
 
     def __init__(
         self,
         banks: Sequence[Bank],
         files: Mapping[int, Sequence[StorageFile]],
         place: Callable[[Bank, int], tuple[int, int]],
-        codebooks: Mapping[str, Floats] | None = None,
     ) -> None:
         self._banks = {bank.layer: bank for bank in banks}
         self._files = dict(files)
         self._place = place
-        self._codebooks = {
-            (bank.layer, part.name): codebook
-            for bank in banks
-            for part in bank.parts
-            if (codebook := (codebooks or {}).get(expert_codebook(bank.layer, part.name))) is not None
-        }
 
     @property
     def layers(self) -> tuple[int, ...]:
@@ -109,8 +100,7 @@ class ExpertRecords:
         biases: dict[str, Floats] = {}
         for part in self._banks[layer].parts:
             data = record[part.offset : part.offset + part.nbytes]
-            codebook = self._codebooks.get((layer, part.name))
-            weight = Weight(part.format, part.rows, part.cols, data, codebook)
+            weight = Weight(part.format, part.rows, part.cols, data)
             if len(part.shape) == 1:
                 biases[part.name] = decode(weight).reshape(part.shape)
             else:

@@ -23,7 +23,7 @@ from uringinfer.residency.checker import ReadChecker
 from uringinfer.residency.embedding import EmbeddingRows
 from uringinfer.residency.experts import ExpertCache
 from uringinfer.residency.lease import Lease, Slot
-from uringinfer.residency.order import Floats, Tensor, tensors_in_order
+from uringinfer.residency.order import Tensor, tensors_in_order
 from uringinfer.residency.passes import TrunkPass
 from uringinfer.residency.ring import SegmentRing, check_segment
 from uringinfer.residency.timeline import Timeline
@@ -83,7 +83,7 @@ class Trunk:
     `checker` checks every segment that was read, and by `row_checksums` (of segments by number) every row
     that was read on demand, before they are used; `poison` makes views that outlive
     their slot give NaN; `experts` is what a pass hands to models that have routed experts; `timeline` hears
-    of passes and segments; `codebooks` are those that tensors need, by their names.
+    of passes and segments.
     """
 
     def __init__(
@@ -99,7 +99,6 @@ class Trunk:
         poison: bool = False,
         experts: ExpertCache | None = None,
         timeline: Timeline | None = None,
-        codebooks: Mapping[str, Floats] | None = None,
     ) -> None:
         self._segments = tuple(segments)
         self._file = file
@@ -108,7 +107,7 @@ class Trunk:
         self._checker = checker
         self._experts = experts
         self._timeline = timeline
-        tensors = tensors_in_order(segments, codebooks)
+        tensors = tensors_in_order(segments)
         self._tables: dict[str, Tensor] = {tensor.name: tensor for tensor in tensors}
         self._order = tuple(t for t in tensors if self._segments[t.pieces[0].segment].streamed)
         self._pinned = {number: Slot(region) for number, region in memory.pinned.items()}
