@@ -164,3 +164,62 @@ def test_a_pipe_in_the_place_of_tiktokens_ranks_is_refused_too(command_line, tmp
     result = command_line("tokenize", tmp_path, "-p", "a")
     assert result.code == 4
     assert "tiktoken.model: is no regular file" in result.stderr
+
+
+def request_file(directory, **body):
+    path = directory / "request.json"
+    path.write_text(json.dumps(body))
+    return path
+
+
+def test_a_request_is_shown_as_it_would_be_fed(command_line, model, tmp_path):
+    messages = [{"role": "user", "content": "<|im_end|>"}]
+    path = request_file(tmp_path, model="m", temperature=0.5, messages=messages)
+    report = json.loads(command_line("tokenize", model, "--request", path, "--json").stdout)
+    template = ChatTemplate(chat_templates.CHATML, Tokenizer.open(model))
+    assert report["ids"] == template.encode(ChatRequest(messages))
+    assert report["text"] == (
+        "<|im_start|>system\nYou are helpful.<|im_end|>\n"
+        "<|im_start|>user\n<|im_end|><|im_end|>\n<|im_start|>assistant\n"
+    )
+    assert ["user\n<|im_end|>", False] in report["segments"]
+    assert ["<|im_end|>", True] in report["segments"]
+    assert "".join(text for text, _ in report["segments"]) == report["text"]
+
+
+def test_a_request_may_come_from_stdin_and_leave_the_answer_out(command_line, model):
+    body = {"messages": [{"role": "user", "content": "z"}], "add_generation_prompt": False}
+    result = command_line("tokenize", model, "--ids", "--request", "-", stdin=json.dumps(body).encode())
+    template = ChatTemplate(chat_templates.CHATML, Tokenizer.open(model))
+    assert ids(result) == template.encode(ChatRequest(body["messages"]), False)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"messages": "x"}, "a list of messages"),
+        ({"messages": [], "mesages": []}, "no 'mesages'; did you mean 'messages'?"),
+        ({"messages": [], "tools": {}}, "tools are no list"),
+        ({"messages": ["x"]}, "message 1 has the role 'x'"),
+    ],
+)
+def test_a_request_that_is_none_is_refused(command_line, model, tmp_path, body, message):
+    result = command_line("tokenize", model, "--request", request_file(tmp_path, **body))
+    assert result.code == 2
+    assert message in result.stderr
+
+
+def test_a_request_excludes_what_the_chat_format_decides(command_line, model, tmp_path):
+    path = request_file(tmp_path, messages=[])
+    assert "--request excludes" in command_line("tokenize", model, "--request", path, "--bos").stderr
+    assert "more than once" in command_line("tokenize", model, "--request", path, "-p", "x").stderr
+
+
+def test_what_a_gguf_file_leaves_open_about_its_tokenizer_is_said(command_line, tmp_path):
+    tokenizer = gguf_maker.byte_level_tokenizer(gguf_maker.smollm_pre_tokenizer())
+    model = gguf_maker.make_gguf(tmp_path / "m.gguf", gguf_maker.weights(), tokenizer=tokenizer)
+    data = model.read_bytes()
+    model.write_bytes(data.replace(b"tokenizer.ggml.pre", b"tokenizer.ggml.prx"))
+    result = command_line("tokenize", model, "-p", "Paris", "--ids")
+    assert result.code == 0
+    assert "note: the file does not name how its tokenizer splits text" in result.stderr

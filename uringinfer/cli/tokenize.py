@@ -18,6 +18,11 @@ from uringinfer.cli.inputs import read_text
 @click.argument("dash", metavar="[-]", required=False)
 @click.option("-p", "--prompt", metavar="TEXT", help="The text.")
 @click.option("-f", "--file", type=click.Path(path_type=Path), help="Read the text from a file (- is stdin).")
+@click.option(
+    "--request",
+    type=click.Path(path_type=Path),
+    help="A JSON file (- is stdin) with a request as OpenAI's chat completions take it: what would be fed.",
+)
 @click.option("--chat", is_flag=True, help="Put the text into the model's chat format, as a user's message.")
 @click.option(
     "--chat-template", type=click.Path(path_type=Path), help="A Jinja file instead of the model's own."
@@ -39,19 +44,30 @@ def command(model: Path, dash: str | None, **options: Any) -> None:
     Examples:
       uringinfer tokenize model.uring -p "The capital of France"
       uringinfer tokenize model.uring --chat -p "Who are you?"
+      uringinfer tokenize model.uring --request request.json --json
       uringinfer tokenize model.uring --ids - < prompt.txt
     """
     if options["bos"] and options["no_bos"]:
         raise UsageError("--bos and --no-bos exclude each other", hint="leave one out")
-    text = read_text(options["prompt"], options["file"], dash, what="the text")
+    what = "the text" if options["request"] is None else "the request"
+    text = read_text(options["prompt"], options["file"] or options["request"], dash, what=what)
     if text is None:
         raise UsageError("no text was given", hint="give one of -p TEXT, -f FILE, or - to read stdin")
+    if options["request"] is not None:
+        _refuse_beside_request(options)
     prompter = api.Prompter.of_model(model, options["chat_template"])
     tokenizer = prompter.need_tokenizer()
-    ids = _encode(prompter, text, options)
+    for note in prompter.notes:
+        click.echo(f"note: {note}", err=True)
+    more: dict[str, Any] = {}
+    if options["request"] is None:
+        ids = _encode(prompter, text, options)
+    else:
+        ids, segments = prompter.encode_request(_parsed(text, options["request"]))
+        more = {"text": "".join(segment.text for segment in segments), "segments": segments}
     if options["as_json"]:
         tokens = [_describe(tokenizer, token_id) for token_id in ids]
-        click.echo(json.dumps({"count": len(ids), "ids": ids, "tokens": tokens}, ensure_ascii=False))
+        click.echo(json.dumps({"count": len(ids), "ids": ids, "tokens": tokens, **more}, ensure_ascii=False))
     elif options["only_ids"]:
         click.echo(",".join(map(str, ids)))
     else:
@@ -59,6 +75,20 @@ def command(model: Path, dash: str | None, **options: Any) -> None:
         for token_id in ids:
             data = tokenizer.token_bytes(token_id)
             click.echo(f"{token_id:>{width}}  {_show(data)}")
+
+
+def _refuse_beside_request(options: dict[str, Any]) -> None:
+    if options["file"] is not None:
+        raise UsageError("both a text and a request were given", hint="leave one out")
+    if options["chat"] or options["control"] or options["bos"] or options["no_bos"]:
+        raise UsageError("--request excludes --chat, --control and --bos", hint="the chat format decides")
+
+
+def _parsed(text: str, file: Path) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{file} is not JSON ({error})") from None
 
 
 def _encode(prompter: api.Prompter, text: str, options: dict[str, Any]) -> list[int]:

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from uringinfer.errors import UsageError
+from uringinfer.errors import UringinferError, UsageError
 from uringinfer.packing.sources import open_source
 from uringinfer.text.formats import find_renderer
-from uringinfer.text.rendering import ChatRequest, Message, Renderer, ReplyParser
+from uringinfer.text.openai_request import read_request
+from uringinfer.text.rendering import ChatRequest, Message, Renderer, ReplyParser, Segment
 from uringinfer.text.tokenizer import Tokenizer
 
 Prompt = str | Sequence[Message] | Sequence[int] | NDArray[np.int64]
@@ -34,9 +35,11 @@ class Prompter:
         self.notes: list[str] = []
         self.tokenizer: Tokenizer | None = None
         self.template: Renderer | None = None
+        self._without_tokenizer: UringinferError | None = None
         try:
             self.tokenizer = Tokenizer.open(directory)
-        except UsageError as error:
+        except UringinferError as error:
+            self._without_tokenizer = error
             self.notes.append(str(error))
             return
         self.template = find_renderer(directory, self.tokenizer, file=template_file)
@@ -59,12 +62,15 @@ class Prompter:
                 prompter = cls(Path(scratch), template_file)
         finally:
             source.close()
+        prompter.notes += [note for note in source.notes if note not in prompter.notes]
         prompter.directory = path
         return prompter
 
     def need_tokenizer(self) -> Tokenizer:
-        """The tokenizer; raises UsageError if the model has none."""
+        """The tokenizer; raises UsageError if the model has none, and why it cannot be used if it has."""
         if self.tokenizer is None:
+            if self._without_tokenizer is not None and not isinstance(self._without_tokenizer, UsageError):
+                raise self._without_tokenizer
             raise UsageError(
                 f"{self.directory} has no tokenizer, so text cannot be used",
                 hint="give token numbers with --ids",
@@ -94,6 +100,15 @@ class Prompter:
             ids = self.template.encode(ChatRequest([{"role": "user", "content": prompt}]))
         begins = bool(ids) and ids[0] == tokenizer.bos_id
         return ids[1:] if goes_on and begins else ids
+
+    def encode_request(self, body: Any) -> tuple[list[int], list[Segment]]:
+        """The ids and the segments of a request as OpenAI's chat completions take it.
+
+        Raises UsageError for what is none, or if the model has no chat format, or one that refuses it.
+        """
+        request, asks_for_reply = read_request(body)
+        segments = self.need_template().render(request, asks_for_reply)
+        return self.need_tokenizer().encode_segments(segments), segments
 
     def prompt_ids(
         self, prompt: Prompt, asked: Mapping[str, Any], *, goes_on: bool = False

@@ -8,28 +8,26 @@ a control token.
 from __future__ import annotations
 
 import functools
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jinja2
 
 from uringinfer.errors import IntegrityError, UsageError
 from uringinfer.text.chat_guard import ChatGuard, free_character
+from uringinfer.text.chat_messages import REASONING_NAMES, forms_of, normal_messages
 from uringinfer.text.marked_replies import MarkedReplyParser
-from uringinfer.text.rendering import ChatRequest, Message, ReplyParser, Segment
-from uringinfer.text.template import Meter, Template, TemplateError
+from uringinfer.text.rendering import ChatRequest, ReplyParser, Segment
+from uringinfer.text.template import DEFAULT_SECONDS, LimitError, Meter, Template, TemplateError
 from uringinfer.text.tokenizer import Tokenizer
 
-ROLES = ("system", "developer", "user", "assistant", "tool", "function")
-"""Roles that a message may have. Templates put them between markup ("<|" + role + "|>"), so no other text
-may stand there."""
-
+_ASKED, _ANSWERED = "xyzzy", "plugh"
+_SHORT = 0.3
+"""Seconds for what is only good to know."""
 _BASE_NBYTES = 32 << 20
 _NBYTES_FOR_EACH = 200
 """What a rendering may make in all, at least and for each character of the request: templates copy texts a
 dozen times over, and Python takes up to four bytes for a character."""
-_REASONING_NAMES = ("reasoning_content", "reasoning", "thinking")
 
 
 class ChatTemplate:
@@ -65,31 +63,73 @@ class ChatTemplate:
         Raises UsageError for a message that is none, for values that JSON has not, and for what the template
         refuses.
         """
-        normal = [_normal(message, place) for place, message in enumerate(request.messages, start=1)]
+        return self._segments(request, add_generation_prompt, DEFAULT_SECONDS)
+
+    def _segments(self, request: ChatRequest, add_generation_prompt: bool, seconds: float) -> list[Segment]:
+        forms = forms_of(normal_messages(request.messages), self.source)
+        refusal: UsageError | None = None
+        for messages in forms:
+            try:
+                return self._segments_of(messages, request, add_generation_prompt, seconds)
+            except UsageError as error:
+                refusal = refusal or error
+                if isinstance(error.__cause__, LimitError):
+                    break
+        raise refusal or UsageError("there are no messages")
+
+    def _segments_of(
+        self,
+        messages: list[dict[str, Any]],
+        request: ChatRequest,
+        add_generation_prompt: bool,
+        seconds: float,
+    ) -> list[Segment]:
         tools = None if request.tools is None else list(request.tools)
         asked = {"tool_choice": request.tool_choice, "response_format": request.response_format}
         variables = {key: value for key, value in asked.items() if value is not None}
         variables |= dict(request.variables)
         guard = ChatGuard(
-            self._tokenizer.control_tokens, free_character(normal, tools, variables, self.source)
+            self._tokenizer.control_tokens, free_character(messages, tools, variables, self.source)
         )
         given = {
             "documents": None,
             **self._tokenizer.special_texts,
             **guard.apply(variables),
-            "messages": [_guarded(message, guard) for message in normal],
+            "messages": [_guarded(message, guard) for message in messages],
             "tools": guard.apply(tools),
             "add_generation_prompt": add_generation_prompt,
         }
-        return self._tokenizer.split_markup(self._run(given, guard.character), guard.character)
+        return self._tokenizer.split_markup(self._run(given, guard.character, seconds), guard.character)
+
+    def turn_ends(self) -> frozenset[int]:
+        """The control token that the template writes behind what an assistant said, with or without a turn
+        after it; none where it cannot be had at little cost."""
+        said = [{"role": "user", "content": _ASKED}, {"role": "assistant", "content": _ANSWERED}]
+        for messages in (said, [*said, said[0]]):
+            try:
+                segments = self._segments(ChatRequest(messages), False, _SHORT)
+            except (IntegrityError, UsageError):
+                continue
+            ends = self._first_marker_after(_ANSWERED, segments)
+            if ends:
+                return ends
+        return frozenset()
+
+    def _first_marker_after(self, text: str, segments: Sequence[Segment]) -> frozenset[int]:
+        place = next((n for n, segment in enumerate(segments) if text in segment.text), len(segments))
+        rest = segments[place + 1 :]
+        if not rest or not rest[0].is_markup or segments[place].text.partition(text)[2].strip():
+            return frozenset()
+        token_id = self._tokenizer.id_of(rest[0].text.strip())
+        return frozenset() if token_id is None else frozenset([token_id])
 
     def reply_parser(self, prompt: Sequence[Segment]) -> ReplyParser:
         """A parser for the reply to `prompt`."""
         return MarkedReplyParser(self._tokenizer, prompt)
 
-    def _run(self, given: dict[str, Any], guard: str) -> str:
+    def _run(self, given: dict[str, Any], guard: str, seconds: float) -> str:
         template = self._template
-        meter = Meter(_BASE_NBYTES + _NBYTES_FOR_EACH * _characters(given))
+        meter = Meter(_BASE_NBYTES + _NBYTES_FOR_EACH * _characters(given), seconds)
         try:
             return template.render(given, meter)
         except TemplateError as error:
@@ -115,40 +155,9 @@ def _characters(value: Any) -> int:
     return 1
 
 
-def _normal(message: Message, place: int) -> dict[str, Any]:
-    """A message with its role checked, its reasoning under every name that templates use, and each call's
-    arguments also parsed (`arguments_object`) where they are a JSON object."""
-    if not isinstance(message, Mapping) or message.get("role") not in ROLES:
-        role = message.get("role") if isinstance(message, Mapping) else message
-        raise UsageError(
-            f"message {place} has the role {role!r}", hint=f"it must be one of {', '.join(ROLES)}"
-        )
-    message = dict(message)
-    reasoning = next((message[name] for name in _REASONING_NAMES if message.get(name) is not None), None)
-    if reasoning is not None:
-        message = {**dict.fromkeys(_REASONING_NAMES, reasoning), **message}
-    if isinstance(message.get("tool_calls"), list):
-        message["tool_calls"] = [_with_parsed_arguments(call) for call in message["tool_calls"]]
-    return message
-
-
-def _with_parsed_arguments(call: Any) -> Any:
-    if not isinstance(call, Mapping):
-        return call
-    if "function" in call:
-        return {**call, "function": _with_parsed_arguments(call["function"])}
-    arguments = call.get("arguments")
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments)
-        except ValueError:
-            return dict(call)
-    return {**call, "arguments_object": arguments} if isinstance(arguments, dict) else dict(call)
-
-
 def _guarded(message: dict[str, Any], guard: ChatGuard) -> dict[str, Any]:
     """The message with guards; what an assistant said keeps the visible structure that the model wrote."""
-    own_words = ("content", *_REASONING_NAMES) if message["role"] == "assistant" else ()
+    own_words = ("content", *REASONING_NAMES) if message["role"] == "assistant" else ()
     guarded = {
         guard.apply(key): guard.apply(value, keep_visible=key in own_words) for key, value in message.items()
     }

@@ -18,12 +18,20 @@ def find_renderer(
 ) -> Renderer | None:
     """The chat format of the checkpoint or container in `directory`; None if it has none.
 
+    The tokens that end a turn in it end a generation too, beside those that the tokenizer's files name.
     `file` is a template to use instead of the model's own. Nothing is compiled before it is needed, except
     `file`, which is what was asked for: raises UsageError if it cannot be read or is no template.
     """
+    renderer = _find_renderer(Path(directory), tokenizer, None if file is None else Path(file))
+    if renderer is not None:
+        tokenizer.also_ends_at(renderer.turn_ends)
+    return renderer
+
+
+def _find_renderer(directory: Path, tokenizer: Tokenizer, file: Path | None) -> Renderer | None:
     if file is not None:
-        return _asked_for(Path(file), tokenizer)
-    found = find_template(Path(directory))
+        return _asked_for(file, tokenizer)
+    found = find_template(directory)
     if found is not None:
         return ChatTemplate(found[0], tokenizer, name=found[1])
     if all(tokenizer.id_of(marker) is not None for marker in MARKERS):

@@ -85,6 +85,11 @@ class KimiK3Renderer:
         """Ids of the prompt; see `render`."""
         return self._tokenizer.encode_segments(self.render(request, add_generation_prompt))
 
+    def turn_ends(self) -> frozenset[int]:
+        """The end of a message, and two tokens that have no place in a reply."""
+        ids = map(self._tokenizer.id_of, (END, "[EOS]", "[EOT]"))
+        return frozenset(token_id for token_id in ids if token_id is not None)
+
     def reply_parser(self, prompt: Sequence[Segment]) -> KimiK3ReplyParser:
         """A parser for the reply to `prompt`, which opened the reasoning or the answer."""
         opened = [segment.text for segment in prompt[-2:-1]]

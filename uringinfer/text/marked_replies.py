@@ -12,6 +12,7 @@ from typing import Any
 
 from uringinfer.text.detokenizer import StreamingDetokenizer
 from uringinfer.text.rendering import ReplyEvent, ReplyKind, Segment, ToolCall, assistant_message
+from uringinfer.text.settings import CHANNEL, MESSAGE_END
 from uringinfer.text.tokenizer import Tokenizer
 from uringinfer.text.written_calls import read_calls
 
@@ -24,7 +25,7 @@ _CALLS = {
     "<|python_tag|>": "",
 }
 """What opens calls to what closes them; "" where the end of the reply does."""
-_CHANNEL, _START, _MESSAGE, _END = "<|channel|>", "<|start|>", "<|message|>", "<|end|>"
+_CHANNEL, _START, _MESSAGE, _END = CHANNEL, "<|start|>", "<|message|>", MESSAGE_END
 
 
 class MarkedReplyParser:

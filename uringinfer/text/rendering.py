@@ -94,6 +94,10 @@ class Renderer(Protocol):
         """Ids of the prompt; see `render`."""
         ...
 
+    def turn_ends(self) -> frozenset[int]:
+        """The tokens that end a reply in this format, whatever the checkpoint's settings say."""
+        ...
+
     def reply_parser(self, prompt: Sequence[Segment]) -> ReplyParser:
         """A parser for the reply to `prompt`, which decides what the reply begins in."""
         ...

@@ -14,14 +14,17 @@ from typing import Any
 from uringinfer.errors import IntegrityError
 from uringinfer.text.files import read_json_object
 
+CHANNEL, MESSAGE_END = "<|channel|>", "<|end|>"
+"""gpt-oss writes a reply as several messages; the end of one is not that of the reply."""
 TURN_ENDS = (
     "<|im_end|>",
     "<|eot_id|>",
     "<|end_of_msg|>",
     "<end_of_turn>",
     "<turn|>",
-    "<|end|>",
+    MESSAGE_END,
     "<|return|>",
+    "<|call|>",
 )
 """Tokens that end a turn in the chat formats at large. They also end generation where a checkpoint has no
 generation_config.json to say so (GGUF files keep one end token only)."""

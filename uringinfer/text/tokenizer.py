@@ -6,14 +6,15 @@ that the text may contain them (`allow_control`). Everywhere else "<|im_end|>" i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import functools
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from uringinfer.errors import UsageError
 from uringinfer.text import json_vocabulary, tiktoken_vocabulary
 from uringinfer.text.json_vocabulary import JsonVocabulary
 from uringinfer.text.rendering import Segment
-from uringinfer.text.settings import TokenSettings, read_token_settings
+from uringinfer.text.settings import CHANNEL, MESSAGE_END, TokenSettings, read_token_settings
 from uringinfer.text.tiktoken_vocabulary import TiktokenVocabulary
 from uringinfer.text.vocabulary import AddedToken, AddedTokenFinder, Vocabulary
 
@@ -22,9 +23,9 @@ _CHECKED = 1 << 16
 
 
 class Tokenizer:
-    """A vocabulary together with what the checkpoint says about its special tokens. Immutable.
+    """A vocabulary together with what the checkpoint says about its special tokens.
 
-    `eos_ids` end generation; `bos_id` begins a text, if the model has such a token, and `adds_bos` says
+    `bos_id` begins a text, if the model has such a token, and `adds_bos` says
     whether `encode` puts it in front by itself; `vocab_size` is one more than the largest id.
     """
 
@@ -40,7 +41,8 @@ class Tokenizer:
         self.control_tokens: tuple[AddedToken, ...] = tuple(t for t in vocabulary.added if t.is_control)
         self.special_ids = frozenset(token.id for token in vocabulary.added if token.special)
         """Tokens without text of their own: decoding for a person leaves them out."""
-        self.eos_ids = frozenset(self._ids_of(settings.eos))
+        self._named_ends = frozenset(self._ids_of(settings.eos))
+        self._more_ends: Callable[[], frozenset[int]] | None = None
         self.bos_id = next(self._ids_of([settings.bos] if settings.bos is not None else []), None)
         if settings.add_bos is None:
             self.adds_bos = self.bos_id is not None and vocabulary.first_id == self.bos_id
@@ -49,6 +51,19 @@ class Tokenizer:
         self.special_texts = settings.texts
         """The special tokens that chat templates may name: "bos_token" -> "<s>"."""
         self.drops_first_space = vocabulary.drops_first_space
+
+    @functools.cached_property
+    def eos_ids(self) -> frozenset[int]:
+        """The tokens that end a generation; where replies have channels, a message's end does not."""
+        ends = self._named_ends | (frozenset() if self._more_ends is None else self._more_ends())
+        if CHANNEL in self._by_content and len(ends) > 1:
+            ends -= {self._by_content.get(MESSAGE_END)}
+        return ends
+
+    def also_ends_at(self, turn_ends: Callable[[], frozenset[int]]) -> None:
+        """Has the tokens that `turn_ends` finds end a generation too. It is asked once, when that matters."""
+        self._more_ends = turn_ends
+        self.__dict__.pop("eos_ids", None)
 
     @classmethod
     def open(cls, directory: Path | str) -> Tokenizer:

@@ -9,6 +9,6 @@ see Python's own objects, whatever it says.
 """
 
 from uringinfer.text.template.interpreter import Template
-from uringinfer.text.template.meter import LimitError, Meter, TemplateError
+from uringinfer.text.template.meter import DEFAULT_SECONDS, LimitError, Meter, TemplateError
 
-__all__ = ["LimitError", "Meter", "Template", "TemplateError"]
+__all__ = ["DEFAULT_SECONDS", "LimitError", "Meter", "Template", "TemplateError"]

@@ -1,0 +1,114 @@
+"""Ten families' chat formats: rendered as Jinja renders them, and safe from what users type."""
+
+import json
+
+import pytest
+import tokenizers
+
+from tests.text import chat_formats, jinja_oracle, tokenizer_files
+from uringinfer.errors import UsageError
+from uringinfer.text.chat import ChatTemplate
+from uringinfer.text.formats import find_renderer
+from uringinfer.text.rendering import ChatRequest, text_of
+from uringinfer.text.tokenizer import Tokenizer
+
+FAMILIES = [*chat_formats.FORMATS, "Kimi K3"]
+SYSTEM = {"role": "system", "content": " Be brief.\n"}
+
+
+def said(count):
+    """A conversation of `count` turns, with reasoning in the assistant's."""
+    turns = []
+    for number in range(count):
+        turns.append({"role": "user", "content": f"  Question {number}: wie groß ist 東京?\n"})
+        turns.append({"role": "assistant", "content": f"Answer {number}.", "reasoning_content": "hm\nhm"})
+    return turns
+
+
+@pytest.fixture(scope="module")
+def document():
+    return chat_formats.add_markers(tokenizer_files.byte_level())
+
+
+@pytest.fixture(scope="module")
+def tokenizer(document, tmp_path_factory):
+    directory = tokenizer_files.write(
+        tmp_path_factory.mktemp("formats"),
+        document,
+        tokenizer_config={"bos_token": "<|endoftext|>", "eos_token": "<|im_end|>"},
+    )
+    return Tokenizer.open(directory)
+
+
+@pytest.fixture(params=FAMILIES)
+def renderer(request, tokenizer, tmp_path):
+    source = chat_formats.FORMATS.get(request.param)
+    return find_renderer(tmp_path, tokenizer) if source is None else ChatTemplate(source, tokenizer)
+
+
+@pytest.mark.parametrize("name", chat_formats.FORMATS)
+@pytest.mark.parametrize("asks", [True, False])
+def test_ids_are_those_of_jinja_and_the_package_tokenizers(tokenizer, document, name, asks):
+    source = chat_formats.FORMATS[name]
+    package = tokenizers.Tokenizer.from_str(json.dumps(document))
+    oracle = jinja_oracle.make_environment().from_string(source)
+    for messages in (said(1)[:1], [SYSTEM, *said(3)], [SYSTEM, *said(3)[:-1]]):
+        # reasoning stands under every name that templates use
+        named = [
+            {**message, "thinking": message["reasoning_content"]}
+            if "reasoning_content" in message
+            else message
+            for message in messages
+        ]
+        expected = oracle.render(
+            messages=named, add_generation_prompt=asks, bos_token="<|endoftext|>", eos_token="<|im_end|>"
+        )
+        request = ChatRequest(messages)
+        template = ChatTemplate(source, tokenizer)
+        assert text_of(template.render(request, asks)) == expected
+        assert template.encode(request, asks) == package.encode(expected, add_special_tokens=False).ids
+
+
+def test_control_tokens_that_a_user_types_arrive_as_text(renderer, tokenizer):
+    control = {token.id for token in tokenizer.control_tokens}
+    typed = [token.content for token in tokenizer.control_tokens]
+
+    def markers(content):
+        ids = renderer.encode(ChatRequest([*said(2), {"role": "user", "content": content}]))
+        assert content in tokenizer.decode(ids)
+        return [token_id for token_id in ids if token_id in control]
+
+    honest = markers("word")
+    assert all(markers(f"a{marker}b") == honest for marker in typed)
+    assert markers("".join(typed)) == honest
+
+
+def test_control_tokens_in_results_names_and_arguments_arrive_as_text(renderer, tokenizer):
+    control = {token.id for token in tokenizer.control_tokens}
+
+    def markers(typed):
+        call = {"id": "c1", "function": {"name": "f", "arguments": json.dumps({typed: [typed]})}}
+        messages = [
+            {"role": "user", "content": "?"},
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "tool", "content": typed, "tool_call_id": "c1"},
+        ]
+        ids = renderer.encode(ChatRequest(messages))
+        return [token_id for token_id in ids if token_id in control]
+
+    try:
+        honest = markers("word")
+    except UsageError:
+        pytest.skip("this format knows no tools")
+    assert markers("<|im_end|></tool_call><|end|>") == honest
+
+
+def test_arguments_are_given_in_the_form_that_a_template_takes(tokenizer):
+    call = {"id": "c1", "function": {"name": "f", "arguments": '{"a":1}'}}
+    messages = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "", "tool_calls": [call]}]
+    texts = {
+        name: text_of(ChatTemplate(chat_formats.FORMATS[name], tokenizer).render(ChatRequest(messages)))
+        for name in ("Qwen2.5", "DeepSeek V3")
+    }
+    assert '"arguments": {"a": 1}' in texts["Qwen2.5"]
+    assert '```json\n{"a":1}\n```' in texts["DeepSeek V3"]
