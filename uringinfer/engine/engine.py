@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -21,7 +23,7 @@ from uringinfer.engine.prompt import Prompt, Prompter
 from uringinfer.engine.routing_log import RoutingLog, dense_model
 from uringinfer.engine.run import Run, Stream
 from uringinfer.engine.session import Session
-from uringinfer.errors import UsageError
+from uringinfer.errors import UringinferError, UsageError
 from uringinfer.kernels import Kernels
 from uringinfer.models.base import Floats, Model
 from uringinfer.planning.memory import MemoryPlan
@@ -29,6 +31,7 @@ from uringinfer.report import Setup, Snapshot
 from uringinfer.residency.checker import ReadChecker
 from uringinfer.residency.expert_statistics import ExpertStatistics
 from uringinfer.residency.experts import ExpertCache
+from uringinfer.residency.tenure import Tenure
 from uringinfer.residency.timeline import PassTimeline, Timeline
 from uringinfer.residency.trace import TraceWriter
 from uringinfer.residency.trunk import Trunk
@@ -89,6 +92,9 @@ class Engine:
         self._timeline = timeline
         self._checker = checker
         self._resources = resources
+        trunk.tenure.any_thread = reader.name != "uring"
+        # an engine that is dropped, by whomever, is closed; `resources` know nothing of the engine
+        self._dropped = weakref.finalize(self, give_back, trunk.tenure, resources)
 
     def session(self, context: int | None = None) -> Session:
         """A new conversation of at most `context` tokens; None means what the plan has room for.
@@ -102,7 +108,8 @@ class Engine:
                 f"a context of {context} tokens was asked for and {planned} are planned",
                 hint="load the model with a longer context",
             )
-        return Session(
+        self.trunk.tenure.check()
+        session = Session(
             self.model,
             self.trunk,
             self.container,
@@ -110,6 +117,8 @@ class Engine:
             self.setup.chunk,
             self.setup.snapshots,
         )
+        session.engine = self
+        return session
 
     def load_session(self, path: Path | str, context: int | None = None) -> Session:
         """The conversation that `Session.save` wrote to `path`, to go on with.
@@ -290,8 +299,12 @@ class Engine:
         self.trunk.interrupt(after_pass=after_pass)
 
     def close(self) -> None:
-        """Waits for reads in flight and gives memory and files back."""
-        self._resources.close()
+        """Waits for reads in flight and gives memory and files back; twice is harmless, as in a fork.
+
+        From another thread it stops the call that runs, as `interrupt` does, and returns when the engine is
+        closed. Raises UsageError if the thread that loaded the engine must close it and uses it no more.
+        """
+        self.trunk.tenure.close(self._resources.close)
 
     def trace_to(self, writer: TraceWriter) -> None:
         """Writes which experts each token uses from now on. Raises UsageError for a dense model."""
@@ -337,6 +350,12 @@ class Engine:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def give_back(tenure: Tenure, resources: ExitStack) -> None:
+    """Closes what a dropped engine had. Where that is not allowed any more there is nobody to tell."""
+    with contextlib.suppress(UringinferError):
+        tenure.close(resources.close)
 
 
 def _sampler(options: SamplingOptions, session: Session) -> Sampler:

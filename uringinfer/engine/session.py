@@ -76,6 +76,8 @@ class Session:
         self._chunk = chunk
         self._snapshots = Snapshots(snapshots)
         self._state = model.new_state(context)
+        self.engine: object = None
+        """Kept alive for as long as the session is."""
         self.is_whole = True
         self.fed: list[int] = []
         self.chosen: int | None = None

@@ -26,6 +26,7 @@ from uringinfer.residency.lease import Lease, Slot
 from uringinfer.residency.order import Tensor, tensors_in_order
 from uringinfer.residency.passes import TrunkPass
 from uringinfer.residency.ring import SegmentRing, check_segment
+from uringinfer.residency.tenure import Tenure
 from uringinfer.residency.timeline import Timeline
 from uringinfer.storage.direct import StorageFile
 from uringinfer.storage.reader import Bytes, Priority, Reader, ReadRequest, Ticket
@@ -122,8 +123,8 @@ class Trunk:
             checker=checker,
             checksums=row_checksums,
         )
+        self.tenure = Tenure(self.interrupt)
         self._is_ring_current = False
-        self._in_pass = False
         self._stop_requested = False
         self._stop_after_pass = False
         self._passes = 0
@@ -165,38 +166,34 @@ class Trunk:
         """Starts a pass. If the block raises, the pass is abandoned and the next one begins anew.
 
         Raises ResidencyError if a pass is open already, or if the block used too few tensors; Interrupted if
-        the last pass was to be the last one.
+        the last pass was to be the last one; UsageError in a forked process, and when the trunk is closed.
         """
-        if self._stop_after_pass:
-            raise Interrupted("stopped as asked")
-        if self._in_pass:
-            raise ResidencyError("a pass was started inside another one")
-        if not self._is_ring_current:
-            self._restart_ring()
-        weights = TrunkPass(
-            self._kernels,
-            self._order,
-            self._tables,
-            self._embeddings,
-            self._take,
-            self._poll,
-            self._experts,
-        )
-        self._in_pass = True
-        if self._timeline is not None:
-            self._timeline.begin_pass()
-        try:
-            yield weights
-            weights.finish()
-            self._passes += 1
+        with self.tenure.hold():
+            if self._stop_after_pass:
+                raise Interrupted("stopped as asked")
+            if not self._is_ring_current:
+                self._restart_ring()
+            weights = TrunkPass(
+                self._kernels,
+                self._order,
+                self._tables,
+                self._embeddings,
+                self._take,
+                self._poll,
+                self._experts,
+            )
             if self._timeline is not None:
-                self._timeline.end_pass()
-        except BaseException:
-            weights.abandon()
-            self._is_ring_current = False
-            raise
-        finally:
-            self._in_pass = False
+                self._timeline.begin_pass()
+            try:
+                yield weights
+                weights.finish()
+                self._passes += 1
+                if self._timeline is not None:
+                    self._timeline.end_pass()
+            except BaseException:
+                weights.abandon()
+                self._is_ring_current = False
+                raise
 
     def interrupt(self, *, after_pass: bool = False) -> None:
         """Makes the next segment that is asked for raise Interrupted, or `after_pass` the next pass that
