@@ -9,6 +9,10 @@ Prints a section of docs/benchmarks.md. Without DIRECTORY the model is made belo
 
     python scripts/bench_decode.py [DIRECTORY] [--size 4GB] [--rounds 3] [--tokens 4]
     python scripts/bench_decode.py [DIRECTORY] --model kimi-k3 [--rounds 3] [--tokens 12]
+    python scripts/bench_decode.py [DIRECTORY] --checks [--model kimi-k3] [--rounds 7] [--tokens 12]
+
+--checks measures what checking every read costs: with and without in pairs, the one and then the other first,
+at a budget where the drive is the bound and with everything in memory.
 """
 
 from __future__ import annotations
@@ -200,6 +204,33 @@ def kimi_k3_cases(container: Container) -> tuple[list[Case], Callable[[], list[s
     return [*cases, everything], bounds
 
 
+def checking_cases(container: Container) -> tuple[list[Case], Callable[[], list[str]]]:
+    """Pairs with and without checks, at a quarter of the weights and with all of them in memory."""
+    weights = container.streamed_bytes + container.bank_bytes
+    budgets = {"drive-bound": weights * 3 // 10, "in memory": 2 * weights}
+    pairs = [
+        (Case(f"{name}, checked", budget), Case(f"{name}, unchecked", budget, ("--no-verify-reads",)))
+        for name, budget in budgets.items()
+    ]
+
+    def costs() -> list[str]:
+        lines = []
+        for checked, unchecked in pairs:
+            ratios = [
+                plain / with_checks
+                for with_checks, plain in zip(checked.seconds, unchecked.seconds, strict=True)
+            ]
+            shares = [run["decode"]["check_seconds"] / run["decode"]["seconds"] for run in checked.runs]
+            lines.append(
+                f"- {checked.name}: {statistics.median(ratios):.3f} of the tokens/s without checks (median of"
+                f" {len(ratios)} pairs, {min(ratios):.2f}-{max(ratios):.2f}); the computing thread spends"
+                f" {statistics.median(shares):.2%} of its time on checks"
+            )
+        return lines
+
+    return [case for pair in pairs for case in pair], costs
+
+
 def measure(
     heading: str,
     container: Container,
@@ -209,8 +240,8 @@ def measure(
     tokens: int,
 ) -> None:
     """Runs every case in every round and prints the section."""
-    for _ in range(rounds):
-        for case in cases:
+    for number in range(rounds):
+        for case in cases if number % 2 == 0 else reversed(cases):
             case.run(container, tokens)
     print(f"## {heading}")
     print()
@@ -232,6 +263,7 @@ def main() -> None:
     parser.add_argument("directory", type=Path, nargs="?")
     parser.add_argument("--model", choices=["llama", "kimi-k3"], default="llama")
     parser.add_argument("--size", type=parse_size, default=4 * 10**9, help="of the llama-shaped model")
+    parser.add_argument("--checks", action="store_true", help="what checking every read costs")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tokens", type=int, default=4)
     arguments = parser.parse_args()
@@ -239,10 +271,13 @@ def main() -> None:
         directory = arguments.directory or Path(temporary)
         if arguments.model == "kimi-k3":
             container = prepare_kimi_k3(directory)
-            heading, (cases, say) = "Decode, Kimi K3's shape", kimi_k3_cases(container)
+            heading, make_cases = "Decode, Kimi K3's shape", kimi_k3_cases
         else:
             container = prepare(directory, arguments.size)
-            heading, (cases, say) = "Decode", llama_cases(container)
+            heading, make_cases = "Decode", llama_cases
+        if arguments.checks:
+            heading, make_cases = f"{heading}: what checking reads costs", checking_cases
+        cases, say = make_cases(container)
         measure(heading, container, cases, say, arguments.rounds, arguments.tokens)
 
 

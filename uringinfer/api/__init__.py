@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from uringinfer.build_facts import BuildFacts as BuildFacts
     from uringinfer.build_facts import read_build_facts as read_build_facts
     from uringinfer.container import Container as Container
+    from uringinfer.container.checksum import PROVIDER as CHECKSUM_LIBRARY
+    from uringinfer.container.checksum import check_rate as check_rate
     from uringinfer.container.kind_errors import KindError as KindError
     from uringinfer.container.manifest import Manifest as Manifest
     from uringinfer.container.summary import GroupSummary as GroupSummary
@@ -159,6 +161,7 @@ _HOMES = {
     "uringinfer.bench.workload": "Workload workloads_of",
     "uringinfer.build_facts": "BuildFacts read_build_facts",
     "uringinfer.container": "Container",
+    "uringinfer.container.checksum": "PROVIDER=CHECKSUM_LIBRARY check_rate",
     "uringinfer.container.kind_errors": "KindError",
     "uringinfer.container.manifest": "Manifest",
     "uringinfer.container.summary": "GroupSummary Summary TensorSummary groups summarise tensors",
@@ -223,7 +226,7 @@ _PLACES = {
     for name in names.split()
 }
 
-__all__ = ["BenchResult", "ProbeConditions", "ProbeMode", "ProbeRow", "doctor"]
+__all__ = ["CHECKSUM_LIBRARY", "BenchResult", "ProbeConditions", "ProbeMode", "ProbeRow", "doctor"]
 __all__ += [name for name in _PLACES if name not in __all__]
 
 

@@ -98,6 +98,11 @@ class Measurement:
         return self._sum("system_seconds") / (nbytes / 1e9) if nbytes else None
 
     @property
+    def check_share(self) -> float:
+        """Share of the time in which the computing thread checked reads, 0 to 1."""
+        return self._sum("check_seconds") / self._sum("seconds")
+
+    @property
     def bound_by(self) -> Bound:
         """What a faster run would need first, by the same rule as a run's report."""
         if self.wait_share < BOUND_WAIT_SHARE:
@@ -119,6 +124,7 @@ class Measurement:
             "disk_wait_share": self.wait_share,
             "in_flight_share": self.in_flight_share,
             "system_seconds_per_gb": self.cpu_seconds_per_gb,
+            "check_share": self.check_share,
             "peak_rss_bytes": self.peak_rss,
             "bound_by": self.bound_by,
             "setup": self.setup.to_json(),

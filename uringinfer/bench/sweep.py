@@ -63,7 +63,7 @@ Result = Measurement | Refusal
 class Bench:
     """What to measure: `workloads`, each `repetitions` times, of the container at `model`.
 
-    `timeline` also records what a typical pass does when.
+    `timeline` also records what a typical pass does when; `verify_reads` is that of `LoadOptions`.
     """
 
     model: Path
@@ -71,6 +71,7 @@ class Bench:
     repetitions: int
     chunk: int = DEFAULT_CHUNK
     timeline: bool = False
+    verify_reads: bool = True
 
     def options(self, setting: Setting) -> LoadOptions:
         """How a model is loaded for all workloads at `setting`, with just enough context."""
@@ -83,6 +84,7 @@ class Bench:
             context=max(w.context for w in self.workloads),
             chunk=min(self.chunk, max(longest, depth)),
             timeline=self.timeline,
+            verify_reads=self.verify_reads,
         )
 
 

@@ -94,6 +94,7 @@ def _positive_counts(text: str) -> list[int]:
 @click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
 @plot_option("Draw tokens/s over the budget, under what drive and memory allow")
 @shared.page
+@shared.verify_reads
 @shared.pack_dir
 @quiet_option
 def command(
@@ -111,6 +112,7 @@ def command(
     as_json: bool,
     plot: Path | None,
     report: Path | None,
+    verify_reads: bool,
     pack_dir: Path | None,
     quiet: bool,
 ) -> None:
@@ -135,13 +137,19 @@ def command(
         opened = api.open_model(
             model, pack_dir=pack_dir, progress=packing, announce=lambda line: click.echo(line, err=True)
         )
-    bench = api.Bench(opened.container.path, tuple(workloads), repetitions, chunk, report is not None)
+    bench = api.Bench(
+        opened.container.path, tuple(workloads), repetitions, chunk, report is not None, verify_reads
+    )
     results = _run(bench, settings, output, wanted=not quiet)
     if output == "json":
         rows = [row_json(setting, result) for setting, result in results]
         click.echo(json.dumps(head(bench) | {"results": rows}, indent=1))
     elif output != "jsonl":
         click.echo((as_csv if output == "csv" else as_markdown)(results))
+    if not quiet:
+        checked = "every read is checked" if verify_reads else "no read is checked"
+        rate = api.format_rate(api.check_rate())
+        click.echo(f"{checked}; {api.CHECKSUM_LIBRARY} checks {rate} on one core", err=True)
     if report is not None:
         api.write_page(report, [result for _, result in results if isinstance(result, api.Measurement)])
     if plot is not None:

@@ -36,6 +36,7 @@ def head(bench: api.Bench) -> dict[str, Any]:
         "model": str(bench.model),
         "repetitions": bench.repetitions,
         "chunk": bench.chunk,
+        "checksums": {"library": api.CHECKSUM_LIBRARY, "bytes_per_second": api.check_rate()},
     }
 
 

@@ -171,12 +171,7 @@ def _token_ids(text: str) -> list[int]:
     type=click.Path(path_type=Path),
     help="Go on with the conversation in this file; a prompt is its next turn, none just goes on.",
 )
-@click.option(
-    "--verify-reads/--no-verify-reads",
-    default=True,
-    show_default=True,
-    help="Check everything that is read against its CRC32 before it is used.",
-)
+@shared.verify_reads
 @shared.pack_dir
 @shared.page
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the text.")

@@ -52,6 +52,12 @@ threads = click.option(
 io = click.option(
     "--io", type=click.Choice(get_args(ReaderKind)), default="auto", show_default=True, help="How to read."
 )
+verify_reads = click.option(
+    "--verify-reads/--no-verify-reads",
+    default=True,
+    show_default=True,
+    help="Check everything that is read against its CRC32 before it is used.",
+)
 placement = click.option(
     "--placement",
     type=click.Choice(get_args(Placement)),
