@@ -136,3 +136,21 @@ def test_shares_and_bytes_are_those_of_all_repetitions_together(engine):
     assert replace(result, setup=replace(setup, overlaps=False)).bound_by == "one read at a time"
     calm = tuple(replace(p, wait_seconds=0.4) for p in result.phases)
     assert replace(result, phases=calm).bound_by == "memory or compute"
+
+
+def test_conversations_of_a_batch_share_every_pass_and_count_together(opened, monkeypatch):
+    fed = []
+    kind = type(opened.model)
+    forward = kind.forward
+
+    def counted(model, weights, spans):
+        fed.append([len(span.ids) for span in spans])
+        return forward(model, weights, spans)
+
+    monkeypatch.setattr(kind, "forward", counted)
+    with opened.load(LoadOptions(context=64, chunk=8, parallel=3)) as engine:
+        [decoded] = measure(engine, Workload("tg", 4), 1)
+        [prompt] = measure(engine, Workload("pp", 5), 1)
+    assert fed == [[1], *[[1, 1, 1]] * 4, [5], [2, 2, 2], [2, 2, 2], [1, 1, 1]]
+    assert (decoded.tokens, decoded.passes) == (12, 4)
+    assert (prompt.tokens, prompt.passes) == (15, 3)

@@ -1,18 +1,22 @@
 """Feeds a workload to a loaded engine, again and again, and keeps what the counters said each time.
 
 The first feeding warms up and is not counted: one chunk of a prompt, or one token. Every repetition has a
-session of its own; making it and feeding its depth is not timed.
+session of its own; making it and feeding its depth is not timed. Where the engine has room for several
+conversations, as many are fed together, each with tokens of its own.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from uringinfer.bench.workload import Workload
 from uringinfer.engine.engine import Engine
+from uringinfer.engine.session import Part, feed_together
 from uringinfer.planning.memory import PlanRow
 from uringinfer.report import BOUND_WAIT_SHARE, Bound, Phase, Setup
 from uringinfer.residency.timeline import PassTimeline
@@ -143,8 +147,8 @@ def measure(
 
     Raises UsageError if the workload does not fit into the engine's context, IntegrityError for failed reads.
     """
-    ids = workload.ids(engine.model.vocab_size)
-    engine.session().feed(ids[: 1 if workload.kind == "tg" else engine.setup.chunk])
+    ids = [workload.ids(engine.model.vocab_size, number) for number in range(engine.setup.parallel)]
+    engine.session().feed(ids[0][: 1 if workload.kind == "tg" else engine.setup.chunk])
     phases = []
     for number in range(repetitions):
         if progress is not None:
@@ -153,15 +157,20 @@ def measure(
     return tuple(phases)
 
 
-def _repeat(engine: Engine, workload: Workload, ids: list[int]) -> Phase:
-    session = engine.session()
-    if workload.depth:
-        session.feed(ids[: workload.depth])
-    timed = ids[workload.depth :]
+def _repeat(engine: Engine, workload: Workload, ids: Sequence[Sequence[int]]) -> Phase:
+    sessions = [engine.session() for _ in ids]
+    for session, tokens in zip(sessions, ids, strict=True):
+        session.check_room(workload.context)
+        if workload.depth:
+            session.feed(tokens[: workload.depth])
+    # what one conversation has in a pass: a token, or its part of the chunk
+    each = 1 if workload.kind == "tg" else max(1, engine.setup.chunk // len(sessions))
     before = engine.snapshot()
-    if workload.kind == "pp":
-        session.feed(timed)
-    else:
-        for token in timed:
-            session.step(token)
-    return Phase.between(before, engine.snapshot(), len(timed))
+    for start in range(workload.depth, workload.context, each):
+        feed_together(
+            [
+                Part(session, np.asarray(tokens[start : start + each], np.int64))
+                for session, tokens in zip(sessions, ids, strict=True)
+            ]
+        )
+    return Phase.between(before, engine.snapshot(), workload.tokens * len(sessions))

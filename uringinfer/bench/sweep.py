@@ -28,12 +28,14 @@ from uringinfer.storage.reader import ReaderKind
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One way to run: `budget` None is what the machine grants, `threads` None all processors."""
+    """One way to run: `budget` None is what the machine grants, `threads` None all processors; `batch` is how
+    many conversations are fed together."""
 
     budget: int | None = None
     io: ReaderKind = "auto"
     threads: int | None = None
     lookahead: int = DEFAULT_LOOKAHEAD
+    batch: int = 1
 
     def to_json(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__}
@@ -44,9 +46,10 @@ def settings_of(
     readers: Sequence[ReaderKind],
     threads: Sequence[int | None],
     lookaheads: Sequence[int],
+    batches: Sequence[int] = (1,),
 ) -> list[Setting]:
     """Every combination, the last one changing fastest."""
-    return [Setting(*values) for values in product(budgets, readers, threads, lookaheads)]
+    return [Setting(*values) for values in product(budgets, readers, threads, lookaheads, batches)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,8 @@ class Bench:
             lookahead=setting.lookahead,
             context=max(w.context for w in self.workloads),
             chunk=min(self.chunk, max(longest, depth)),
+            parallel=setting.batch,
+            guesses=0,  # the tokens are given
             timeline=self.timeline,
             verify_reads=self.verify_reads,
         )

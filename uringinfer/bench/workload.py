@@ -41,9 +41,9 @@ class Workload:
         """Positions that it fills."""
         return self.depth + self.tokens
 
-    def ids(self, vocab_size: int) -> list[int]:
-        """The tokens of depth and workload, `context` of them."""
-        generator = np.random.default_rng(_SEED)
+    def ids(self, vocab_size: int, conversation: int = 0) -> list[int]:
+        """The tokens of depth and workload, `context` of them; each conversation has its own."""
+        generator = np.random.default_rng(_SEED + conversation)
         ids: list[int] = generator.integers(vocab_size, size=self.context).tolist()
         return ids
 

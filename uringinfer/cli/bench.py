@@ -84,6 +84,16 @@ def _positive_counts(text: str) -> list[int]:
     help="Experts guessed and read ahead.",
 )
 @click.option(
+    "-b",
+    "--batch",
+    "batches",
+    type=_positive_counts,
+    default="1",
+    show_default=True,
+    metavar="N,...",
+    help="Conversations fed together; tokens/s is that of all of them.",
+)
+@click.option(
     "-o",
     "--output",
     type=click.Choice(OUTPUTS),
@@ -108,6 +118,7 @@ def command(
     readers: list[api.ReaderKind],
     threads: list[int] | None,
     lookaheads: list[int],
+    batches: list[int],
     output: str,
     as_json: bool,
     plot: Path | None,
@@ -132,7 +143,7 @@ def command(
     if plot is not None and budgets is None:
         raise UsageError("--plot draws tokens/s over the budget", hint="give --budget 2G,4G,8G as well")
     workloads = api.workloads_of(prompt, generate, depth)
-    settings = api.settings_of(budgets or [None], readers, threads or [None], lookaheads)
+    settings = api.settings_of(budgets or [None], readers, threads or [None], lookaheads, batches)
     with progress(wanted=not quiet) as packing:
         opened = api.open_model(
             model, pack_dir=pack_dir, progress=packing, announce=lambda line: click.echo(line, err=True)

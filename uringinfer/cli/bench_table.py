@@ -14,7 +14,7 @@ SCHEMA_VERSION = 1
 
 Results = Sequence[tuple[api.Setting, api.BenchResult]]
 
-_SETTING_COLUMNS = ("budget", "io", "threads", "lookahead")
+_SETTING_COLUMNS = ("budget", "io", "threads", "lookahead", "batch")
 _CSV_COLUMNS = (
     "test",
     "tokens_per_second",
@@ -59,7 +59,7 @@ def as_csv(results: Results) -> str:
         values = [asked[name] for name in _SETTING_COLUMNS] + [row.get(name) for name in _CSV_COLUMNS]
         if isinstance(result, api.Measurement):
             values[: len(_SETTING_COLUMNS)] = [
-                result.setup.budget, asked["io"], result.setup.threads, asked["lookahead"]
+                result.setup.budget, asked["io"], result.setup.threads, asked["lookahead"], asked["batch"]
             ]  # fmt: skip
         writer.writerow(values)
     return text.getvalue().rstrip("\n")
@@ -72,6 +72,7 @@ def as_markdown(results: Results) -> str:
         ("io", [pair[0].io if _varies(results, "io") else "" for pair in results]),
         ("threads", [str(pair[0].threads) if _varies(results, "threads") else "" for pair in results]),
         ("lookahead", [str(pair[0].lookahead) if _varies(results, "lookahead") else "" for pair in results]),
+        ("batch", [str(pair[0].batch) if _varies(results, "batch") else "" for pair in results]),
     ]
     rows = [_cells(result) for _, result in results]
     columns += [(name, [row.get(name, "") for row in rows]) for name in _cells_header()]

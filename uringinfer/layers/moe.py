@@ -1,10 +1,10 @@
 """A mixture of experts: the router's choice for each token, those experts' outputs in its proportions, and
 experts that every token shares.
 
-A call is routed whole. Each distinct expert is demanded once, computed as soon as it is there (for a single
-token, all that are there in one call of the kernels), and applied to all its tokens; what each token gets is
-added in the router's order. So neither the order of arrival nor the number of tokens in the call shows in the
-result.
+A call is routed whole. Each distinct expert is demanded once, computed as soon as it is there (for a few
+tokens, all that are there in few calls of the kernels), and applied to all its tokens; what each token gets
+is added in the router's order. So neither the order of arrival nor the number of tokens in the call shows in
+the result.
 """
 
 from __future__ import annotations
@@ -25,10 +25,15 @@ from uringinfer.layers.router_gate import RouterGate
 from uringinfer.layers.step import Step
 from uringinfer.layers.tensors import ExpertLayer, TensorSpec
 from uringinfer.layers.weights import Floats, Ids, Weights
+from uringinfer.residency.experts import FEW_TOKENS
 from uringinfer.residency.records import ExpertWeights
 
 _BUFFERS = 1 << 17
 """Bytes that numpy's iterators take, at most, where operands are not contiguous (as in `_mix`)."""
+
+
+_Choice = tuple[tuple[int, ExpertWeights], Ids, Ids]
+"""An expert with the tokens that chose it, and at which of their places."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +78,10 @@ class Moe:
         routing = 8 * self.gate.experts + 4 * top_k
         waiting = (top_k + 1) * self._width + (self._width + self.hidden if self.latent else 0)
         expert = 2 * self._width + 3 * self.inner
-        together = top_k * (self._width + 3 * self.inner)  # of one token, in one call
+        # of few tokens, in one call
+        together = min(chunk, FEW_TOKENS) * top_k * (2 * self._width + 3 * self.inner)
         shared = self.shared.scratch_bytes(chunk) if self.shared else 0
-        experts = 4 * max(chunk * (waiting + expert), waiting + together) + _BUFFERS
+        experts = 4 * max(chunk * (waiting + expert), min(chunk, FEW_TOKENS) * waiting + together) + _BUFFERS
         return 4 * chunk * routing + max(experts, shared)
 
     def forward(self, weights: Weights, x: Floats, step: Step) -> Floats:
@@ -144,9 +150,16 @@ class Moe:
             places = [choices.index(expert) for expert, _ in batch]
             outputs[0, places] = self._apply(kernels, batch, [z] * len(batch), tables)[:, 0]
             return
-        for expert in batch:
+        alike: dict[int, list[_Choice]] = {}
+        for number, expert in enumerate(batch):
             tokens, columns = np.nonzero(chosen == expert[0])
-            outputs[tokens, columns] = self._apply(kernels, [expert], [z[tokens]])[0]
+            # of few tokens, experts with as many go in one call; of many, each goes alone and takes less memory
+            together = len(tokens) if len(z) <= FEW_TOKENS else number
+            alike.setdefault(together, []).append((expert, tokens, columns))
+        for choices in alike.values():
+            results = self._apply(kernels, [expert for expert, *_ in choices], [z[t] for _, t, _ in choices])
+            for (_, tokens, columns), result in zip(choices, results, strict=True):
+                outputs[tokens, columns] = result
 
     def _apply(
         self,

@@ -41,6 +41,8 @@ Progress = Callable[[int, int], None]
 PRELOAD_BATCH = 64
 """Experts in the reader's queue at once while slots are filled at the start."""
 
+FEW_TOKENS = 16
+"""So many tokens or fewer, of a batch that decodes, compute quickly on each expert."""
 BATCH_BYTES = 16 << 20
 """Experts of one token are handed out in batches of about so many bytes: enough to multiply that starting
 threads does not show, little enough that the reader is polled before the drive has nothing to do."""
@@ -217,7 +219,7 @@ class ExpertCache:
                 self._pinned.add(entry.key)
         self._end_hints()
         # a chunk computes long on each expert, and may need its slot for the next
-        batch = max(1, BATCH_BYTES // self._records.nbytes(layer)) if len(routed) == 1 else 1
+        batch = max(1, BATCH_BYTES // self._records.nbytes(layer)) if len(routed) <= FEW_TOKENS else 1
         turn = Turn(layer, batch, [], [], deque())
         missing, under_way = [], []
         for expert in chosen:
