@@ -3,9 +3,12 @@ otherwise."""
 
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from setuptools import setup
+from setuptools.command.build_ext import build_ext
+from setuptools.modified import newer_group
 
 ROOT = Path(__file__).resolve().parent
 BUILDERS = ("native/uring/build_uring.py", "native/kernels/build_kernels.py")
@@ -23,8 +26,36 @@ def optional_extensions():
         exec(compile((ROOT / builder).read_text(), builder, "exec"), namespace)
         extension = namespace["ffibuilder"].distutils_extension(str(Path("build") / "cffi"))
         extension.optional = True
+        extension.levels = namespace.get("LEVELS", {})
+        extension.level_sources = namespace.get("LEVEL_SOURCES", [])
+        extension.depends += extension.level_sources
         extensions.append(extension)
     return extensions
 
 
-setup(ext_modules=optional_extensions())
+class BuildLevels(build_ext):
+    """Compiles an extension's `level_sources` once for each of its `levels`, several at a time, and again only
+    when they or a header have changed."""
+
+    def build_extension(self, ext):
+        tasks = [(source, level) for level in ext.levels for source in ext.level_sources]
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            ext.extra_objects = list(pool.map(lambda task: self.compile_at_level(ext, *task), tasks))
+        super().build_extension(ext)
+
+    def compile_at_level(self, ext, source, level):
+        directory = str(Path(self.build_temp) / level)
+        (target,) = self.compiler.object_filenames([source], output_dir=directory)
+        headers = [path for path in ext.depends if path.endswith(".h")]
+        if self.force or newer_group([source, *headers], target):
+            self.compiler.compile(
+                [source],
+                output_dir=directory,
+                macros=[("LEVEL", level), (f"LEVEL_{level.upper()}", None)],
+                include_dirs=ext.include_dirs,
+                extra_postargs=[*ext.extra_compile_args, *ext.levels[level]],
+            )
+        return target
+
+
+setup(ext_modules=optional_extensions(), cmdclass={"build_ext": BuildLevels})

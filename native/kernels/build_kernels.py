@@ -1,11 +1,12 @@
 """Builds `uringinfer.kernels._kernels` with cffi in API mode; setup.py runs this file and takes `ffibuilder`.
 
-The instruction sets are chosen per file inside the C sources and at run time, so the flags name none and the
-module runs on any processor of the architecture. `-ffp-contract=off` keeps every multiplication and addition
+What depends on an instruction set (LEVEL_SOURCES) is compiled once for each level, with its flags (setup.py);
+which level runs is chosen at run time, so the module runs on any processor of the architecture. `-ffp-contract=off` keeps every multiplication and addition
 as it is written: fused where the source says so, and the same in vectors and in what is left over. Python's
 own flags have `-fwrapv`, which slows addresses down; no sum here relies on signed integers that wrap.
 """
 
+import platform
 from pathlib import Path
 
 from cffi import FFI
@@ -16,9 +17,6 @@ SOURCES = (
     "gates.c",
     "heads.c",
     "networks.c",
-    "ops_avx2.c",
-    "ops_avx512.c",
-    "ops_portable.c",
     "pointwise.c",
     "product.c",
     "recurrent.c",
@@ -27,6 +25,13 @@ SOURCES = (
     "vq.c",
     "vq_vbmi.c",
 )
+LEVEL_SOURCES = [str(path) for path in (HERE / "ops.c", *sorted((HERE / "formats").glob("*.c")))]
+LEVELS: dict[str, list[str]] = {"portable": []}
+"""SIMD levels, each with the flags that allow its instructions."""
+if platform.machine() in ("x86_64", "AMD64"):
+    LEVELS["avx2"] = ["-mavx2", "-mfma", "-mf16c"]
+    wide = ("f", "bw", "vl", "dq", "vnni")
+    LEVELS["avx512"] = [*LEVELS["avx2"], *(f"-mavx512{part}" for part in wide)]
 FLAGS = ["-std=c11", "-O3", "-fopenmp", "-ffp-contract=off", "-fno-wrapv", "-Wall", "-Wextra"]
 
 ffibuilder = FFI()
@@ -35,11 +40,8 @@ ffibuilder.set_source(
     "uringinfer.kernels._kernels",
     '#include "kernels.h"',
     sources=[str(HERE / name) for name in SOURCES],
-    depends=[str(path) for path in sorted(HERE.glob("*.h"))],
+    depends=[str(path) for path in sorted(HERE.rglob("*.h"))],
     include_dirs=[str(HERE)],
     extra_compile_args=FLAGS,
     extra_link_args=["-fopenmp"],
 )
-
-if __name__ == "__main__":
-    ffibuilder.compile(verbose=True)

@@ -123,15 +123,15 @@ INLINE void q4_g32_factors(const unsigned char *scales, float *out)
 }
 
 /* x [cols] -> out [cols rounded up to 16 or 128] in the order of the decoded columns. */
-static void arrange_plain_to(long block, long cols, const float *x, float *out)
+SHARED void arrange_plain_to(long block, long cols, const float *x, float *out)
 {
     const long padded = (cols + block - 1) / block * block;
     memcpy(out, x, (unsigned long)cols * sizeof(float));
     memset(out + cols, 0, (unsigned long)(padded - cols) * sizeof(float));
 }
-static void arrange_lanes(long cols, const float *x, float *out) { arrange_plain_to(LANES, cols, x, out); }
-static void arrange_blocks(long cols, const float *x, float *out) { arrange_plain_to(128, cols, x, out); }
-static void arrange_nibbles(long cols, const float *x, float *out)
+SHARED void arrange_lanes(long cols, const float *x, float *out) { arrange_plain_to(LANES, cols, x, out); }
+SHARED void arrange_blocks(long cols, const float *x, float *out) { arrange_plain_to(128, cols, x, out); }
+SHARED void arrange_nibbles(long cols, const float *x, float *out)
 {
     for (long block = 0; block < cols; block += 128)
         for (long k = 0; k < 8; k++)

@@ -83,7 +83,7 @@ INLINE void dot_tile(const struct decoded_block *rows, const signed char *x, lon
 }
 
 /* The same for any number of rows and tokens; sums [tile][row][token][16]. */
-static void dot_panel(const struct decoded_block *decoded, long rows, const signed char *x, long blocks, long tokens,
+SHARED void dot_panel(const struct decoded_block *decoded, long rows, const signed char *x, long blocks, long tokens,
                       float *sums)
 {
     for (long t = 0; t < tokens; t += INTEGER_TOKENS, x += INTEGER_TOKENS * blocks * INTEGER_BYTES) {

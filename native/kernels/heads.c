@@ -7,7 +7,7 @@ int kernels_matmul_heads(int simd, int threads, const struct kernels_matrix *mat
                          long offset, long rows, long tokens, const float *x, float *out)
 {
     const struct simd_ops *const ops = simd_ops(simd);
-    const struct format_ops *const form = &ops->formats[matrix->format];
+    const struct format_ops *const form = ops->formats[matrix->format];
     const long cols = matrix->cols, per_head = matrix->rows / heads;
     const long own = scratch_floats(tokens), each = head_floats(form, tokens, heads, cols);
     const int team = heads * rows * cols * tokens < SMALL_PRODUCT ? 1 : threads;
@@ -31,7 +31,7 @@ int kernels_matmul_heads(int simd, int threads, const struct kernels_matrix *mat
 int kernels_matmul_heads_transposed(int simd, int threads, const struct kernels_matrix *matrix, const void *data,
                                     long heads, long offset, long rows, long tokens, const float *x, float *out)
 {
-    const struct format_ops *const form = &simd_ops(simd)->formats[matrix->format];
+    const struct format_ops *const form = simd_ops(simd)->formats[matrix->format];
     const long cols = matrix->cols, per_head = matrix->rows / heads;
     const long padded = padded_cols(form, cols), each = transposed_floats(form, tokens, cols);
     const int team = heads * rows * cols * tokens < SMALL_PRODUCT ? 1 : threads;

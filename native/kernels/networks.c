@@ -97,7 +97,7 @@ int kernels_gated_networks(int simd, int threads, const struct kernels_gated *sh
     const long per_thread = scratch_floats(tokens);
     long room[3];
     for (int part = GATE; part <= DOWN; part++) {
-        b.form[part] = &b.ops->formats[matrix[part]->format];
+        b.form[part] = b.ops->formats[matrix[part]->format];
         room[part] = part == UP && shares ? 0 : input_floats(b.form[part], tokens, matrix[part]->cols, matrix[part]->cols);
     }
     b.first_turn = rows_per_turn(b.inner, team);

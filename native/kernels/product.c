@@ -13,7 +13,7 @@ int kernels_matmul(int simd, int threads, const struct kernels_matrix *matrix, c
                    const float *x, float *out, long out_stride)
 {
     const struct simd_ops *const ops = simd_ops(simd);
-    const struct format_ops *const form = &ops->formats[matrix->format];
+    const struct format_ops *const form = ops->formats[matrix->format];
     const long rows = matrix->rows, cols = matrix->cols;
     const int team = team_of(threads, matrix, tokens);
     const long turn = rows_per_turn(rows, team), turns = (rows + turn - 1) / turn;
@@ -35,7 +35,7 @@ int kernels_matmul(int simd, int threads, const struct kernels_matrix *matrix, c
 
 long kernels_product_bytes(int simd, int threads, int format, long cols, long tokens, int by_heads)
 {
-    const struct format_ops *const form = &simd_ops(simd)->formats[format];
+    const struct format_ops *const form = simd_ops(simd)->formats[format];
     long floats = product_floats(form, threads, tokens, cols);
     if (by_heads) {
         const long plain = threads * head_floats(form, tokens, 2, cols);

@@ -46,7 +46,7 @@ static inline struct product new_product(const struct format_ops *form, const st
         .cols = cols,
         .tokens = tokens,
         .group = group,
-        .code_stride = (cols * form->code_bits + 7) / 8,
+        .code_stride = (cols + form->row_block - 1) / form->row_block * form->row_bytes,
         .scale_stride = (cols + group - 1) / group * form->scale_bytes,
         .scale_rows = form->square ? group : 1,
         .codes = bytes + matrix->sections[0],

@@ -28,7 +28,7 @@ INLINE float panel_factor(const signed char *panel)
 }
 
 /* The bits of the largest magnitude of x [count]; from 0x7f800000 on it is not finite. */
-static uint32_t largest_bits(const float *x, long count)
+SHARED uint32_t largest_bits(const float *x, long count)
 {
     uint32_t largest = 0;
     for (long j = 0; j < count; j++) {
@@ -41,7 +41,7 @@ static uint32_t largest_bits(const float *x, long count)
 }
 
 /* x [INTEGER_BLOCK] times `scale`, rounded, -> a block without its factor. */
-static void quantise_block(const float *x, float scale, int zero, signed char *block)
+SHARED void quantise_block(const float *x, float scale, int zero, signed char *block)
 {
     int32_t number[INTEGER_BLOCK];
     for (int j = 0; j < INTEGER_BLOCK; j++) {
@@ -69,7 +69,7 @@ static void quantise_block(const float *x, float scale, int zero, signed char *b
 }
 
 /* x [columns], at most a panel, -> its blocks. */
-static void quantise_panel(const float *x, long columns, int zero, signed char *panel)
+SHARED void quantise_panel(const float *x, long columns, int zero, signed char *panel)
 {
     const uint32_t bits = largest_bits(x, columns);
     const int finite = bits < 0x7f800000;
@@ -92,7 +92,7 @@ static void quantise_panel(const float *x, long columns, int zero, signed char *
 }
 
 /* x [tokens, cols], rows x_stride apart -> out, tokens * (cols rounded up to INTEGER_BLOCK) floats. */
-static void quantise(int zero, long tokens, long cols, const float *x, long x_stride, float *out)
+SHARED void quantise(int zero, long tokens, long cols, const float *x, long x_stride, float *out)
 {
     signed char *panel = (signed char *)out;
     for (long col = 0; col < cols; col += INTEGER_PANEL) {

@@ -5,7 +5,7 @@
 
 int kernels_format(const char *name)
 {
-#define NAME(name, functions) #name,
+#define NAME(name) #name,
     static const char *const names[] = {KERNELS_FORMATS(NAME)};
 #undef NAME
     for (int number = 0; number < FORMATS; number++)

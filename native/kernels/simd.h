@@ -20,9 +20,15 @@ enum {
 };
 
 /* The number of each format, and how many there are. */
-#define NUMBER(name, functions) FORMAT_##name,
+#define NUMBER(name) FORMAT_##name,
 enum { KERNELS_FORMATS(NUMBER) FORMATS };
 #undef NUMBER
+
+/* What belongs to a level: NAME_LEVEL. */
+#define AT_LEVEL_OF(name, level) name##_##level
+#define AT_LEVEL_(name, level) AT_LEVEL_OF(name, level)
+#define AT_LEVEL(name) AT_LEVEL_(name, LEVEL)
+#define FORMAT_OPS(name) AT_LEVEL(name##_ops)
 
 /* Before a loop over the elements of a small array of vectors whose count is a constant: only what GCC unrolls
  * early does it keep in registers; what it unrolls by itself comes too late, and the array lies on the stack. */
@@ -44,9 +50,10 @@ struct product {
 };
 
 struct format_ops {
-    long block;      /* columns that are decoded together */
-    int code_bits, scale_bytes;
-    int square;      /* whether a scale is for `group` rows as well as columns */
+    long block;               /* columns that are decoded together */
+    long row_block, row_bytes; /* a row of the first section: columns of its units, and bytes of one */
+    int scale_bytes;          /* of a scale in the second section, if there is one */
+    int square;               /* whether a scale is for `group` rows as well as columns */
     /* x [cols] -> out [cols rounded up to block], in the order in which decoded columns come. */
     void (*arrange)(long cols, const float *x, float *out);
     /* x [tokens, cols], rows x_stride apart -> out [tokens * padded cols], cut into integers (quantise_template.h);
@@ -81,7 +88,7 @@ struct delta {
 
 /* The serial inner parts at one SIMD level. */
 struct simd_ops {
-    struct format_ops formats[FORMATS];
+    const struct format_ops *formats[FORMATS];
     /* x [tokens, cols], rows x_stride apart -> the same as a product of floats wants it; cols a multiple of 16. */
     void (*pack_tokens)(long tokens, long cols, const float *x, long x_stride, float *packed);
     void (*rms_norm_row)(long cols, const float *x, const float *weight, double eps, float *out);

@@ -13,7 +13,7 @@ static long tile_tokens(long tokens, long i)
 }
 
 /* x [tokens, cols], rows x_stride apart -> packed [tile][cols / 16][token][16]; cols a multiple of 16. */
-static void pack_tokens(long tokens, long cols, const float *x, long x_stride, float *packed)
+SHARED void pack_tokens(long tokens, long cols, const float *x, long x_stride, float *packed)
 {
     for (long i = 0; i < tile_count(tokens); i++) {
         const long count = tile_tokens(tokens, i);
@@ -27,7 +27,7 @@ static void pack_tokens(long tokens, long cols, const float *x, long x_stride, f
 
 /* Sums [rows][tokens][16], folded -> out[t * stride + r]. Sixteen rows of a token are folded and stored together:
  * one by one, folding took an eighth of a product of 4096 columns. */
-static void store_tile(const float *sums, long rows, long tokens, float *out, long stride)
+SHARED void store_tile(const float *sums, long rows, long tokens, float *out, long stride)
 {
     for (long t = 0; t < tokens; t++, out += stride) {
         long r = 0;
