@@ -138,12 +138,12 @@ class Container:
         with self.trunk_path.open("rb") as file:
             for name in sorted(self._placements):
                 first, last = self._placements[name][0], self._placements[name][-1]
-                digest.update(json.dumps([name, first.part.format, first.part.shape]).encode())
+                digest.update(json.dumps([name, first.part.format.name, first.part.shape]).encode())
                 for start in (first.file_offset, last.file_offset + max(0, last.part.nbytes - _SAMPLE)):
                     file.seek(start)
                     digest.update(file.read(min(_SAMPLE, first.part.nbytes)))
         for bank in manifest.banks:
-            parts = [(part.name, part.format, part.shape) for part in bank.parts]
+            parts = [(part.name, part.format.name, part.shape) for part in bank.parts]
             digest.update(json.dumps([bank.layer, bank.num_experts, parts]).encode())
             digest.update(repr(bank.crc32).encode())
         for auxiliary in manifest.files:
