@@ -122,11 +122,13 @@ def check_same_model(opened: OpenModel, reference: OpenModel, text: str) -> None
             if _is_number(ours) and _is_number(theirs) and not math.isclose(ours, theirs, rel_tol=1e-6):
                 difference = f"their {key} is {ours} and {theirs}"
                 break
-    if difference is None and opened.prompter.tokenizer and reference.prompter.tokenizer:
-        tokenizers = (opened.prompter.tokenizer, reference.prompter.tokenizer)
-        ids, others_ids = (tokenizer.encode(text, add_bos=False) for tokenizer in tokenizers)
-        if ids != others_ids:
-            difference = "their tokenizers cut the text otherwise"
+    has_text = opened.prompter.tokenizer is not None and reference.prompter.tokenizer is not None
+    if (
+        difference is None
+        and has_text
+        and not np.array_equal(opened.encode_text(text), reference.encode_text(text))
+    ):
+        difference = "their tokenizers cut the text otherwise"
     if difference is not None:
         raise UsageError(
             f"{here.path} and {there.path} are not one model: {difference}",
@@ -165,21 +167,29 @@ def count_windows(tokens: int, context: int, max_windows: int | None = None) -> 
     return min(count, max_windows) if max_windows else count
 
 
+def score_room(windows: int, context: int, *, compared: bool) -> Doubles:
+    """Memory for what `windows` windows of `context` tokens score, in use from now on: losses, and if they
+    are `compared`, losses of the reference and divergences; [1 or 3, tokens that are scored]."""
+    return np.ones((3 if compared else 1, windows * (context - context // 2 - 1)))
+
+
 def measure_perplexity(
     engine: Engine,
-    ids: Sequence[int],
+    ids: Sequence[int] | NDArray[np.int32],
     *,
     context: int,
     bos_id: int | None = None,
     max_windows: int | None = None,
     reference: Engine | None = None,
+    scores: Doubles | None = None,
 ) -> Iterator[PerplexityResult]:
     """Scores `ids` in windows of `context` tokens; yields the result so far after each window.
 
     Tokens behind the last whole window are left out. `bos_id` takes the place of each window's first token,
     for models whose texts begin with one. `max_windows` None scores all. Both engines must have been loaded
-    for this context. Raises UsageError for a text shorter than one window and for a reference with another
-    vocabulary; Interrupted if an engine was asked to stop.
+    for this context. `scores` is their `score_room`, made before loading where the budget must count it.
+    Raises UsageError for a text shorter than one window and for a reference with another vocabulary;
+    Interrupted if an engine was asked to stop.
     """
     count = count_windows(len(ids), context, max_windows)
     if reference is not None and reference.model.vocab_size != engine.model.vocab_size:
@@ -187,26 +197,24 @@ def measure_perplexity(
             f"the models have {engine.model.vocab_size} and {reference.model.vocab_size} tokens",
             hint="compare two containers of the same model",
         )
-    losses: list[Doubles] = []
-    divergences: list[Doubles] = []
-    reference_losses: list[Doubles] = []
-    agreements = 0
+    if scores is None:
+        scores = score_room(count, context, compared=reference is not None)
+    agreements = done = 0
     for number in range(count):
-        window = list(ids[number * context : (number + 1) * context])
+        window = [int(token) for token in ids[number * context : (number + 1) * context]]
         if bos_id is not None:
             window[0] = bos_id
-        if reference is None:
-            losses.append(_losses(engine, window))
-        else:
-            compared = _compare(engine, reference, window)
-            losses.append(compared[0])
-            reference_losses.append(compared[1])
-            divergences.append(compared[2])
-            agreements += compared[3]
+        scored = slice(done, done + len(_scored(window)))
+        done = scored.stop
         comparison = None
-        if reference is not None:
-            comparison = Comparison(np.concatenate(divergences), agreements, np.concatenate(reference_losses))
-        yield PerplexityResult(number + 1, count, context, np.concatenate(losses), comparison)
+        if reference is None:
+            scores[0, scored] = _losses(engine, window)
+        else:
+            *found, agreed = _compare(engine, reference, window)
+            scores[:, scored] = found
+            agreements += agreed
+            comparison = Comparison(scores[2, :done], agreements, scores[1, :done])
+        yield PerplexityResult(number + 1, count, context, scores[0, :done], comparison)
 
 
 def log_probabilities(logits: Floats) -> Doubles:

@@ -20,3 +20,7 @@ def test_more_than_that_becomes_that_with_both_numbers_and_the_bound():
     assert f"({600 * MIB} bytes)" in note
     assert f"{390 * MIB} bytes" in note
     assert BOUND.name in note
+
+
+def test_a_limit_that_was_rounded_to_pages_is_not_spoken_of():
+    assert granted(390 * MIB + 4095, MACHINE) == (390 * MIB, [])

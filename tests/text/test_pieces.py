@@ -1,5 +1,5 @@
-"""Long texts in pieces: the ids are those of the whole, as the package tokenizers gives them, and memory stays
-where it is."""
+"""Long texts in pieces: the ids are those of the whole, as the package tokenizers gives them, and memory
+stays where it is."""
 
 import random
 from pathlib import Path

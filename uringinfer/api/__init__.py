@@ -113,6 +113,7 @@ if TYPE_CHECKING:
     from uringinfer.perplexity import check_same_model as check_same_model
     from uringinfer.perplexity import count_windows as count_windows
     from uringinfer.perplexity import measure_perplexity as measure_perplexity
+    from uringinfer.perplexity import score_room as score_room
     from uringinfer.planning.machine import Machine as Machine
     from uringinfer.planning.planner import Placement as Placement
     from uringinfer.planning.presets import PRESETS as PRESETS
@@ -197,7 +198,8 @@ _HOMES = {
     "uringinfer.packing.staging": "partial_path",
     "uringinfer.pages.run_page": "write_page",
     "uringinfer.perplexity": (
-        "Comparison PerplexityResult SHORTEST_WINDOW check_same_model count_windows measure_perplexity"
+        "Comparison PerplexityResult SHORTEST_WINDOW check_same_model count_windows measure_perplexity "
+        "score_room"
     ),
     "uringinfer.planning.machine": "Machine",
     "uringinfer.planning.planner": "Placement",

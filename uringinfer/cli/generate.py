@@ -199,7 +199,7 @@ def command(model: Path, dash: str | None, **options: Any) -> None:
         if options[name] is not None:
             raise UsageError(f"--{name} is for a batch", hint="give several -p, or --prompts FILE.jsonl")
     text = options["prompts"][0] if options["prompts"] else None
-    prompt = read_text(text, options["file"], dash)
+    prompt = read_text(text, options["file"], dash, budget=options["budget"])
     if prompt is None and options["ids"] is None and options["load_session"] is not None:
         options["ids"] = []
     if (prompt is None) == (options["ids"] is None):

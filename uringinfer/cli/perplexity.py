@@ -21,6 +21,7 @@ from uringinfer.api import (
     check_same_model,
     count_windows,
     measure_perplexity,
+    score_room,
 )
 from uringinfer.cli import shared
 from uringinfer.cli.inputs import read_text
@@ -71,9 +72,9 @@ def command(model: Path, file: Path, **options: Any) -> None:
       uringinfer perplexity model.uring text.txt --windows 20 --budget 2G
       uringinfer perplexity model-q4.uring text.txt --against model.uring
     """
-    text = read_text(None, file, None, what="the text") or ""
+    texts = [read_text(None, file, None, what="the text", budget=options["budget"]) or ""]
     began = time.perf_counter()
-    result, interrupted = _measure(model, text, options)
+    result, interrupted = _measure(model, texts, options)
     seconds = time.perf_counter() - began
     if result is not None:
         if options["as_json"]:
@@ -87,8 +88,10 @@ def command(model: Path, file: Path, **options: Any) -> None:
         sys.exit(Interrupted.exit_code)
 
 
-def _measure(path: Path, text: str, options: dict[str, Any]) -> tuple[PerplexityResult | None, bool]:
-    """The result, as far as it came, and whether it was interrupted."""
+def _measure(path: Path, texts: list[str], options: dict[str, Any]) -> tuple[PerplexityResult | None, bool]:
+    """The result for the one of `texts`, which is taken out of it, as far as it came, and whether it was
+    interrupted."""
+    text = texts.pop()
     result: PerplexityResult | None = None
     with ExitStack() as stack:
         budget = options["budget"]
@@ -98,18 +101,21 @@ def _measure(path: Path, text: str, options: dict[str, Any]) -> tuple[Perplexity
             if options["against"] is not None:
                 other = api.open_model(options["against"], threads=options["threads"], progress=loading)
                 check_same_model(opened, other, text)
+            tokenizer = opened.prompter.need_tokenizer()
+            ids = opened.encode_text(text)
+            del text  # what follows plans with the memory that is in use
+            windows = count_windows(len(ids), options["context"], options["windows"])
+            scores = score_room(windows, options["context"], compared=options["against"] is not None)
+            if options["against"] is not None:
                 # the second model's plan counts the first one's memory as in use already
                 budget = budget or int(Machine.read().usable_bytes * _DEFAULT_SHARE)
                 reference = _load(other, budget // 2, options, loading)
                 stack.enter_context(reference)
             engine = _load(opened, budget, options, loading)
             stack.enter_context(engine)
-        tokenizer = opened.prompter.need_tokenizer()
         for line in (engine.setup.to_text(), *(f"note: {note}" for note in engine.notes)):
             click.echo(line, err=True)
         stack.enter_context(first_interrupt(engine.interrupt))
-        ids = tokenizer.encode(text, add_bos=False)
-        windows = count_windows(len(ids), options["context"], options["windows"])
         report = stack.enter_context(progress(unit_is_bytes=False, wanted=not options["quiet"]))
         if report is not None:
             report("perplexity", 0, windows)
@@ -120,6 +126,7 @@ def _measure(path: Path, text: str, options: dict[str, Any]) -> tuple[Perplexity
             bos_id=tokenizer.bos_id if tokenizer.adds_bos else None,
             max_windows=options["windows"],
             reference=reference,
+            scores=scores,
         )
         try:
             for result in results:

@@ -135,6 +135,7 @@ class Engine:
 
         `goes_on`: behind other turns. Raises UsageError if the model has no tokenizer.
         """
+        self.prompter.check_length(prompt, self.setup.context)
         return self.prompter.encode(prompt, raw=raw, goes_on=goes_on)
 
     def generate(
@@ -188,6 +189,8 @@ class Engine:
             raise UsageError("options were given twice", hint="give an object or keywords, not both")
         self.trunk.resume()
         session = session or self.session()
+        if isinstance(prompt, str):
+            self.prompter.check_length(prompt, self.setup.context)
         ids, parser = self.prompter.prompt_ids(prompt, keywords, goes_on=session.length > 0)
         # what the model lacks for text is known only once it was given some
         self.notes += [note for note in self.prompter.notes if note not in self.notes]

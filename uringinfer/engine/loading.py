@@ -10,10 +10,13 @@ enough context.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from uringinfer.container.binding import bind_codebooks
 from uringinfer.container.container import Container
@@ -100,8 +103,24 @@ class OpenModel:
         self._notes = tuple(notes)
 
     def encode(self, prompt: str, *, raw: bool = False, goes_on: bool = False) -> list[int]:
-        """The ids of a prompt; see `Engine.encode`."""
-        return self.prompter.encode(prompt, raw=raw, goes_on=goes_on)
+        """The ids of a prompt; see `Engine.encode`. Raises UsageError for one that fits into no context."""
+        with self._opening():
+            self.prompter.check_length(prompt, self.model.max_context)
+            return self.prompter.encode(prompt, raw=raw, goes_on=goes_on)
+
+    def encode_text(self, text: str) -> NDArray[np.int32]:
+        """The ids of a text, however long, without what begins one. Raises UsageError if the model has no
+        tokenizer."""
+        with self._opening():
+            return self.prompter.encode_text(text)
+
+    @contextmanager
+    def _opening(self) -> Iterator[None]:
+        """Counts the memory of what is done in it as that of opening the model, if it is the most so far."""
+        before = peak_resident_bytes()
+        yield
+        if (peak := peak_resident_bytes()) > before:
+            self._opening_peak = peak
 
     def check_experts(self, what: str) -> None:
         """Raises UsageError for a dense model, which has no `what`."""

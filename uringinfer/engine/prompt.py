@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from array import array
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,9 @@ Prompt = str | Sequence[Message] | Sequence[int] | NDArray[np.int64]
 """Text, messages, or token numbers."""
 
 _NO_TEMPLATE = "this model has no chat template: prompts are taken as they are"
+
+_LONG = 1 << 16
+"""Characters from which on a prompt is counted before it is encoded."""
 
 
 class Prompter:
@@ -109,6 +113,28 @@ class Prompter:
         request, asks_for_reply = read_request(body)
         segments = self.need_template().render(request, asks_for_reply)
         return self.need_tokenizer().encode_segments(segments), segments
+
+    def encode_text(self, text: str) -> NDArray[np.int32]:
+        """The ids of a text, however long, without what begins one: four bytes for each. Raises UsageError if
+        the model has no tokenizer."""
+        ids = array("i")
+        for part in self.need_tokenizer().encode_parts(text):
+            ids.extend(part)
+        return np.frombuffer(ids, np.int32) if ids else np.empty(0, np.int32)
+
+    def check_length(self, prompt: str, most: int) -> None:
+        """Raises UsageError for a text that must have more than `most` tokens. A long one is counted part by
+        part, so that its ids are in memory only if they can be fed."""
+        if len(prompt) <= _LONG or self.tokenizer is None:
+            return
+        count = 0
+        for part in self.tokenizer.encode_parts(prompt):
+            count += len(part)
+            if count > most:
+                raise UsageError(
+                    f"the prompt of {len(prompt)} characters does not fit into a context of {most} tokens",
+                    hint="use a longer context (-c) or a shorter prompt",
+                )
 
     def prompt_ids(
         self, prompt: Prompt, asked: Mapping[str, Any], *, goes_on: bool = False

@@ -8,6 +8,9 @@ from __future__ import annotations
 from uringinfer.planning.machine import Machine
 from uringinfer.units import format_size
 
+_ROUNDING = 1 << 16
+"""Limits are whole pages, of which the largest have so many bytes: this little less is worth no word."""
+
 
 def granted(budget: int | None, machine: Machine) -> tuple[int | None, list[str]]:
     """The budget to run with, and what is to be said of it: `budget` itself (None stays None), or what this
@@ -16,6 +19,8 @@ def granted(budget: int | None, machine: Machine) -> tuple[int | None, list[str]
     usable = machine.usable_bytes
     if budget is None or budget <= usable:
         return budget, notes
+    if budget - usable <= _ROUNDING:
+        return usable, notes
     said = (
         f"a budget of {format_size(budget)} ({budget} bytes) was asked for and this process may use"
         f" {format_size(usable)} ({usable} bytes; {machine.bounded_by}): it runs with that"

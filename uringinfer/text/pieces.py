@@ -1,8 +1,8 @@
 """Long text in pieces that can be turned into ids one by one, so that memory does not grow with the text.
 
-Where a text may be cut without a change of its ids depends on the vocabulary. So a cut is proposed where texts
-usually allow one, and tried on the text around it: the ids of both sides together must be those of one side
-and then of the other. A piece grows until such a place is found.
+Where a text may be cut without a change of its ids depends on the vocabulary. So a cut is proposed where
+texts usually allow one, and tried on the text around it: the ids of both sides together must be those of one
+side and then of the other. A piece grows until such a place is found.
 """
 
 from __future__ import annotations
