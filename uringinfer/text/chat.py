@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jinja2
 
@@ -22,9 +22,18 @@ from uringinfer.text.template import DEFAULT_SECONDS, LimitError, Meter, Templat
 from uringinfer.text.tokenizer import Tokenizer
 
 _ASKED, _ANSWERED = "xyzzy", "plugh"
-_SHORT = 0.3
-"""Seconds for what is only good to know."""
-_BASE_NBYTES = 32 << 20
+
+
+class _Limits(NamedTuple):
+    """What one rendering may take: seconds, and bytes beside those for the request."""
+
+    seconds: float
+    nbytes: int
+
+
+_FULL = _Limits(DEFAULT_SECONDS, 32 << 20)
+_SMALL = _Limits(0.3, 4 << 20)
+"""For what is only good to know."""
 _NBYTES_FOR_EACH = 200
 """What a rendering may make in all, at least and for each character of the request: templates copy texts a
 dozen times over, and Python takes up to four bytes for a character."""
@@ -63,14 +72,14 @@ class ChatTemplate:
         Raises UsageError for a message that is none, for values that JSON has not, and for what the template
         refuses.
         """
-        return self._segments(request, add_generation_prompt, DEFAULT_SECONDS)
+        return self._segments(request, add_generation_prompt, _FULL)
 
-    def _segments(self, request: ChatRequest, add_generation_prompt: bool, seconds: float) -> list[Segment]:
+    def _segments(self, request: ChatRequest, add_generation_prompt: bool, limits: _Limits) -> list[Segment]:
         forms = forms_of(normal_messages(request.messages), self.source)
         refusal: UsageError | None = None
         for messages in forms:
             try:
-                return self._segments_of(messages, request, add_generation_prompt, seconds)
+                return self._segments_of(messages, request, add_generation_prompt, limits)
             except UsageError as error:
                 refusal = refusal or error
                 if isinstance(error.__cause__, LimitError):
@@ -82,7 +91,7 @@ class ChatTemplate:
         messages: list[dict[str, Any]],
         request: ChatRequest,
         add_generation_prompt: bool,
-        seconds: float,
+        limits: _Limits,
     ) -> list[Segment]:
         tools = None if request.tools is None else list(request.tools)
         asked = {"tool_choice": request.tool_choice, "response_format": request.response_format}
@@ -99,7 +108,7 @@ class ChatTemplate:
             "tools": guard.apply(tools),
             "add_generation_prompt": add_generation_prompt,
         }
-        return self._tokenizer.split_markup(self._run(given, guard.character, seconds), guard.character)
+        return self._tokenizer.split_markup(self._run(given, guard.character, limits), guard.character)
 
     def turn_ends(self) -> frozenset[int]:
         """The control token that the template writes behind what an assistant said, with or without a turn
@@ -107,7 +116,7 @@ class ChatTemplate:
         said = [{"role": "user", "content": _ASKED}, {"role": "assistant", "content": _ANSWERED}]
         for messages in (said, [*said, said[0]]):
             try:
-                segments = self._segments(ChatRequest(messages), False, _SHORT)
+                segments = self._segments(ChatRequest(messages), False, _SMALL)
             except (IntegrityError, UsageError):
                 continue
             ends = self._first_marker_after(_ANSWERED, segments)
@@ -127,9 +136,9 @@ class ChatTemplate:
         """A parser for the reply to `prompt`."""
         return MarkedReplyParser(self._tokenizer, prompt)
 
-    def _run(self, given: dict[str, Any], guard: str, seconds: float) -> str:
+    def _run(self, given: dict[str, Any], guard: str, limits: _Limits) -> str:
         template = self._template
-        meter = Meter(_BASE_NBYTES + _NBYTES_FOR_EACH * _characters(given), seconds)
+        meter = Meter(limits.nbytes + _NBYTES_FOR_EACH * _characters(given), limits.seconds)
         try:
             return template.render(given, meter)
         except TemplateError as error:
