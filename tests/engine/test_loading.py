@@ -7,6 +7,7 @@ from tiny_models import write_tiny_checkpoint
 from uringinfer.engine.generation import GenerationOptions
 from uringinfer.engine.loading import LoadOptions
 from uringinfer.engine.opening import open_model
+from uringinfer.engine.prompt import Prompter
 from uringinfer.errors import BudgetError, IntegrityError, UsageError
 
 ONE_TOKEN = GenerationOptions(max_tokens=2, ignore_eos=True)
@@ -165,3 +166,12 @@ def test_one_flipped_bit_of_the_tokenizer_is_told_at_opening(tiny, tmp_path):
     (copy / "tokenizer.json").write_bytes(data)
     with pytest.raises(IntegrityError, match=r"tokenizer\.json: checksum mismatch"):
         open_model(copy)
+
+
+def test_tokenizing_with_a_damaged_tokenizer_of_a_container_is_refused_too(tiny, tmp_path):
+    copy = tmp_path / "m.uring"
+    shutil.copytree(tiny.container.path, copy)
+    data = (copy / "tokenizer.json").read_bytes()
+    (copy / "tokenizer.json").write_bytes(data.replace(b'"a"', b'"A"', 1))
+    with pytest.raises(IntegrityError, match=r"tokenizer\.json: checksum mismatch"):
+        Prompter.of_model(copy)

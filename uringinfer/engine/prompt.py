@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from uringinfer.container.manifest import MANIFEST_NAME
+from uringinfer.container.manifest_reader import load_manifest
+from uringinfer.container.small_files import check_small_files
 from uringinfer.errors import UringinferError, UsageError
 from uringinfer.packing.sources import open_source
 from uringinfer.text.formats import find_renderer
@@ -52,11 +55,14 @@ class Prompter:
     def of_model(cls, path: Path, template_file: Path | None = None) -> Prompter:
         """The text side of a container, a checkpoint directory or a GGUF file, which is not packed for that.
 
-        Raises UsageError if there is nothing at `path`, and what opening a GGUF file raises.
+        Raises UsageError if there is nothing at `path`, IntegrityError if a file of a container is not what
+        was packed, and what opening a GGUF file raises.
         """
         if not path.exists():
             raise UsageError(f"{path} does not exist", hint="give a container, a checkpoint or a GGUF file")
         if path.is_dir():
+            if (path / MANIFEST_NAME).is_file():
+                check_small_files(path, load_manifest(path))
             return cls(path, template_file)
         source = open_source(path)
         try:
