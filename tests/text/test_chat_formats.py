@@ -112,3 +112,26 @@ def test_arguments_are_given_in_the_form_that_a_template_takes(tokenizer):
     }
     assert '"arguments": {"a": 1}' in texts["Qwen2.5"]
     assert '```json\n{"a":1}\n```' in texts["DeepSeek V3"]
+
+
+def test_kimi_linears_format_is_known_where_the_template_is_missing(tmp_path):
+    names = [name for name in chat_formats.SPECIAL if name not in ("<|open|>", "<|close|>", "<|sep|>")]
+    document = chat_formats.add_markers(tokenizer_files.byte_level(), tuple(names))
+    tokenizer = Tokenizer.open(tokenizer_files.write(tmp_path, document))
+    renderer = find_renderer(tmp_path, tokenizer)
+    assert renderer.name == "the built-in format for Kimi K2 and Kimi-Linear"
+    call = {"id": "functions.f:0", "function": {"name": "f", "arguments": '{"a":1}'}}
+    messages = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "content": "3", "tool_call_id": "functions.f:0"},
+    ]
+    assert text_of(renderer.render(ChatRequest(messages))) == (
+        "<|im_system|>system<|im_middle|>You are Kimi, an AI assistant created by Moonshot AI.<|im_end|>"
+        "<|im_user|>user<|im_middle|>Hi<|im_end|><|im_assistant|>assistant<|im_middle|>"
+        "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>"
+        '{"a":1}<|tool_call_end|><|tool_calls_section_end|><|im_end|>'
+        "<|im_system|>tool<|im_middle|>## Return of functions.f:0\n3<|im_end|>"
+        "<|im_assistant|>assistant<|im_middle|>"
+    )
+    assert tokenizer.id_of("<|im_end|>") in tokenizer.eos_ids

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from uringinfer.errors import EnvironmentError_, IntegrityError, UsageError
+from uringinfer.text import kimi_k2, kimi_k3
 from uringinfer.text.chat import ChatTemplate
 from uringinfer.text.files import read_utf8
-from uringinfer.text.kimi_k3 import MARKERS, KimiK3Renderer
 from uringinfer.text.rendering import Renderer
 from uringinfer.text.settings import read_json
 from uringinfer.text.tokenizer import Tokenizer
@@ -34,9 +34,17 @@ def _find_renderer(directory: Path, tokenizer: Tokenizer, file: Path | None) -> 
     found = find_template(directory)
     if found is not None:
         return ChatTemplate(found[0], tokenizer, name=found[1])
-    if all(tokenizer.id_of(marker) is not None for marker in MARKERS):
-        return KimiK3Renderer(tokenizer)
+    if _has(tokenizer, kimi_k3.MARKERS):
+        return kimi_k3.KimiK3Renderer(tokenizer)
+    if _has(tokenizer, kimi_k2.MARKERS):
+        return ChatTemplate(
+            kimi_k2.TEMPLATE, tokenizer, name="the built-in format for Kimi K2 and Kimi-Linear"
+        )
     return None
+
+
+def _has(tokenizer: Tokenizer, markers: tuple[str, ...]) -> bool:
+    return all(tokenizer.id_of(marker) is not None for marker in markers)
 
 
 def find_template(directory: Path) -> tuple[str, str] | None:
