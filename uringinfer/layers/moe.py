@@ -153,7 +153,7 @@ class Moe:
         alike: dict[int, list[_Choice]] = {}
         for number, expert in enumerate(batch):
             tokens, columns = np.nonzero(chosen == expert[0])
-            # of few tokens, experts with as many go in one call; of many, each goes alone and takes less memory
+            # of few tokens, experts with as many go in one call; of many, each goes alone: that takes less
             together = len(tokens) if len(z) <= FEW_TOKENS else number
             alike.setdefault(together, []).append((expert, tokens, columns))
         for choices in alike.values():
