@@ -3,6 +3,7 @@
 | variable | meaning |
 |---|---|
 | `URINGINFER_NATIVE` | `0`: use neither the io_uring module nor the native kernels, even if they are built |
+| `XDG_STATE_HOME` | what was typed in chats is kept in `$XDG_STATE_HOME/uringinfer` |
 | `XDG_CACHE_HOME` | packed checkpoints and the rates of drives are kept in `$XDG_CACHE_HOME/uringinfer` |
 """
 
@@ -19,5 +20,14 @@ def native_enabled() -> bool:
 
 def cache_directory() -> Path:
     """Where what can be made again is kept: `$XDG_CACHE_HOME/uringinfer`, by default below `~/.cache`."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache") / "uringinfer"
+    return _directory("XDG_CACHE_HOME", ".cache")
+
+
+def state_directory() -> Path:
+    """Where what was typed is kept: `$XDG_STATE_HOME/uringinfer`, by default below `~/.local/state`."""
+    return _directory("XDG_STATE_HOME", ".local/state")
+
+
+def _directory(variable: str, default: str) -> Path:
+    base = os.environ.get(variable)
+    return (Path(base) if base and Path(base).is_absolute() else Path.home() / default) / "uringinfer"

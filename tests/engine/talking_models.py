@@ -17,9 +17,9 @@ from tiny_models import TINY
 from uringinfer.packing.packer import pack
 
 
-def write_talking(directory, template, *, kind="attention"):
+def write_talking(directory, template, *, kind="attention", endless=False):
     """A container of a tiny model of random weights with a tokenizer and `template`; `kind` says what its
-    state is."""
+    state is; `endless` that no token ends a reply."""
     checkpoint = directory / "checkpoint"
     if kind == "recurrent":
         config = text_config(**kimi_k3_cases.shape(vocab_size=600), mxfp4=False)
@@ -30,7 +30,8 @@ def write_talking(directory, template, *, kind="attention"):
             config |= {"model_type": "mistral", "architectures": ["MistralForCausalLM"], "sliding_window": 6}
         write_checkpoint(checkpoint, config, llama_tensors(config), seed=3)
     (checkpoint / "tokenizer.json").write_text(json.dumps(tokenizer_files.with_chat_markup()))
-    settings = {"eos_token": "<|im_end|>", "chat_template": template}
+    settings = {"chat_template": template} | ({} if endless else {"eos_token": "<|im_end|>"})
+    (checkpoint / "generation_config.json").write_text(json.dumps({"eos_token_id": 5000 if endless else 2}))
     (checkpoint / "tokenizer_config.json").write_text(json.dumps(settings))
     pack(checkpoint, directory / "m.uring")
     return directory / "m.uring"

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from uringinfer.engine.job import run_job as run_job
     from uringinfer.engine.keywords import GenerateKeywords as GenerateKeywords
     from uringinfer.engine.keywords import TurnKeywords as TurnKeywords
+    from uringinfer.engine.keywords import turn_options as turn_options
     from uringinfer.engine.load_options import DEFAULT_CHUNK as DEFAULT_CHUNK
     from uringinfer.engine.load_options import DEFAULT_LOOKAHEAD as DEFAULT_LOOKAHEAD
     from uringinfer.engine.load_options import LoadOptions as LoadOptions
@@ -84,6 +85,7 @@ if TYPE_CHECKING:
     from uringinfer.engine.session import Session as Session
     from uringinfer.engine.session_file import SessionHeader as SessionHeader
     from uringinfer.engine.session_file import read_header as read_header
+    from uringinfer.environment import state_directory as state_directory
     from uringinfer.errors import BudgetError as BudgetError
     from uringinfer.errors import EnvironmentError_ as EnvironmentError_
     from uringinfer.errors import IntegrityError as IntegrityError
@@ -150,6 +152,7 @@ if TYPE_CHECKING:
     from uringinfer.units import parse_size as parse_size
 
 _HOMES = {
+    "uringinfer.environment": "state_directory",
     "uringinfer.engine.prompts_file": "Asked answered_before prompt_line read_prompts",
     "uringinfer.engine.job": "JobResult run_job",
     "uringinfer.engine.draft_model": "load_with_draft",
@@ -172,7 +175,7 @@ _HOMES = {
     "uringinfer.engine.conversation": "Conversation",
     "uringinfer.engine.engine": "Engine",
     "uringinfer.engine.generation": "Generation GenerationOptions Listener Piece",
-    "uringinfer.engine.keywords": "GenerateKeywords TurnKeywords",
+    "uringinfer.engine.keywords": "turn_options GenerateKeywords TurnKeywords",
     "uringinfer.engine.load_options": "DEFAULT_CHUNK DEFAULT_LOOKAHEAD LoadOptions",
     "uringinfer.engine.loading": "OpenModel Progress",
     "uringinfer.engine.logits_file": "LogitsFile",

@@ -104,29 +104,7 @@ def _token_ids(text: str) -> list[int]:
 )
 @shared.chunk(api.DEFAULT_CHUNK)
 @shared.threads
-@click.option("-s", "--seed", type=click.IntRange(0), help="Seed of the sampler.  [default: drawn]")
-@click.option(
-    "--temp", "temperature", type=float, default=0.0, show_default=True, help="Temperature; 0 is greedy."
-)
-@click.option(
-    "--top-k", type=int, default=0, show_default=True, help="Keep the k likeliest tokens; 0 keeps all."
-)
-@click.option(
-    "--top-p", type=float, default=1.0, show_default=True, help="Keep the likeliest up to this sum."
-)
-@click.option(
-    "--min-p", type=float, default=0.0, show_default=True, help="Drop below this share of the likeliest."
-)
-@click.option(
-    "--repeat-penalty", type=float, default=1.0, show_default=True, help="Penalty of recent tokens; 1 is off."
-)
-@click.option(
-    "--repeat-window",
-    type=int,
-    default=64,
-    show_default=True,
-    help="How many tokens are recent; -1 is all of them.",
-)
+@shared.sampling
 @click.option("--stop", multiple=True, metavar="TEXT", help="End before this text; may be repeated.")
 @click.option("--ignore-eos", is_flag=True, help="Go on behind the model's end token.")
 @shared.budget

@@ -20,6 +20,7 @@ _HELP_WIDTH = 100
 # name -> module; a command's module is imported only when it is called, so that `-h` is instant
 COMMANDS = {
     "bench": "uringinfer.cli.bench",
+    "chat": "uringinfer.cli.chat",
     "completion": "uringinfer.cli.completion",
     "detokenize": "uringinfer.cli.detokenize",
     "doctor": "uringinfer.cli.doctor",

@@ -8,6 +8,7 @@ a control token.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -61,6 +62,10 @@ class ChatTemplate:
             raise IntegrityError(f"{self.name}, line {error.lineno}: {reason}", hint=hint) from error
         except TemplateError as error:
             raise IntegrityError(f"{self.name} cannot be used: {error}", hint=hint) from error
+
+    def knows(self, variable: str) -> bool:
+        """Whether the template names this variable."""
+        return variable in re.findall(r"\w+", self.source)
 
     def encode(self, request: ChatRequest, add_generation_prompt: bool = True) -> list[int]:
         """Ids of the prompt; see `render`."""

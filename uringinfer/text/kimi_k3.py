@@ -47,6 +47,9 @@ _RAW_JSON = (
 _SCHEMA = "\nThe JSON data must match the following schema:\n```json\n{}\n```"
 
 
+_VARIABLES = ("thinking", "enable_thinking", "thinking_effort", "reasoning_effort", "images")
+
+
 class KimiK3Renderer:
     """The format for one tokenizer that has its markers.
 
@@ -58,6 +61,10 @@ class KimiK3Renderer:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
+
+    def knows(self, variable: str) -> bool:
+        """Whether a variable of this name has a meaning."""
+        return variable in _VARIABLES
 
     def render(self, request: ChatRequest, add_generation_prompt: bool = True) -> list[Segment]:
         """The prompt. Raises UsageError for what the format cannot express."""

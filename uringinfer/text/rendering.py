@@ -86,6 +86,10 @@ class Renderer(Protocol):
     name: str
     """Where it comes from, for people."""
 
+    def knows(self, variable: str) -> bool:
+        """Whether it asks for a variable of the request of this name."""
+        ...
+
     def render(self, request: ChatRequest, add_generation_prompt: bool = True) -> list[Segment]:
         """The prompt. Raises UsageError for messages or settings that the format refuses."""
         ...
