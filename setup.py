@@ -34,8 +34,8 @@ def optional_extensions():
 
 
 class BuildLevels(build_ext):
-    """Compiles an extension's `level_sources` once for each of its `levels`, several at a time, and again only
-    when they or a header have changed."""
+    """Compiles an extension's `level_sources` once for each of its `levels`, several at a time, and again
+    only when they or a header have changed."""
 
     def build_extension(self, ext):
         tasks = [(source, level) for level in ext.levels for source in ext.level_sources]

@@ -1,9 +1,10 @@
 """Builds `uringinfer.kernels._kernels` with cffi in API mode; setup.py runs this file and takes `ffibuilder`.
 
 What depends on an instruction set (LEVEL_SOURCES) is compiled once for each level, with its flags (setup.py);
-which level runs is chosen at run time, so the module runs on any processor of the architecture. `-ffp-contract=off` keeps every multiplication and addition
-as it is written: fused where the source says so, and the same in vectors and in what is left over. Python's
-own flags have `-fwrapv`, which slows addresses down; no sum here relies on signed integers that wrap.
+which level runs is chosen at run time, so the module runs on any processor of the architecture.
+`-ffp-contract=off` keeps every multiplication and addition as it is written: fused where the source says so,
+and the same in vectors and in what is left over. Python's own flags have `-fwrapv`, which slows addresses
+down; no sum here relies on signed integers that wrap.
 """
 
 import platform

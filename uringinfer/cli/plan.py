@@ -64,6 +64,13 @@ def _sweep_range(text: str) -> list[int]:
     help="Tokens of the conversation; 4096 unless given (generate takes what prompt and -n need).",
 )
 @shared.chunk(api.DEFAULT_CHUNK)
+@click.option(
+    "--parallel",
+    type=click.IntRange(1, 256),
+    default=1,
+    show_default=True,
+    help="Conversations with room at once, each of the context.",
+)
 @click.option("--drive", type=parse_rate, metavar="RATE", help="The drive's rate, such as 2.0GB/s.")
 @click.option(
     "--compute", type=parse_rate, metavar="RATE", help="What a pass works off in memory, such as 20GB/s."
@@ -101,6 +108,7 @@ def command(
     ring_slots: int,
     context: int | None,
     chunk: int,
+    parallel: int,
     drive: float | None,
     compute: float | None,
     expert_compute: float | None,
@@ -134,6 +142,7 @@ def command(
     options = api.LoadOptions(
         budget=budget,
         context=context,
+        parallel=parallel,
         chunk=chunk,
         placement=placement,
         ring_slots=ring_slots,

@@ -253,7 +253,12 @@ class OpenModel:
             opening_peak=self._opening_peak,
             margin=INTERPRETER_MARGIN,
         )
-        return replace(plan, pass_tokens=self.pass_tokens(options, guesses), guesses=guesses)
+        return replace(
+            plan,
+            parallel=options.parallel,
+            pass_tokens=self.pass_tokens(options, guesses),
+            guesses=guesses,
+        )
 
     def context(self, options: LoadOptions) -> int:
         """The context that these options mean. Raises UsageError if the model cannot have it."""

@@ -97,7 +97,8 @@ class MemoryPlan:
 
     `floor` is the least budget that runs at all, `overlap_floor` the least with which reads overlap compute
     (as many slots as were asked for), `everything` the budget beyond which more memory changes nothing.
-    The scratch has room for passes of `pass_tokens` tokens, with `guesses` of each conversation among them.
+    There is room for `parallel` conversations. The scratch has room for passes of `pass_tokens` tokens, with
+    `guesses` of each conversation among them.
     """
 
     budget: int
@@ -114,6 +115,7 @@ class MemoryPlan:
     overlap_floor: int
     everything: int
     cache: CachePlan | None = None
+    parallel: int = 1
     pass_tokens: int = 1
     guesses: int = 0
 
@@ -164,6 +166,11 @@ class MemoryPlan:
     def rows(self) -> list[PlanRow]:
         """The table: the sizes add up to the budget."""
         trunk = self.trunk
+        each = (
+            ""
+            if self.parallel == 1
+            else f"{self.parallel} x {format_size(self.state_bytes // self.parallel)}: "
+        )
         slots = (
             f"{trunk.ring_slots} x {format_size(trunk.slot_bytes)}" if trunk.ring_slots else "nothing streams"
         )
@@ -190,7 +197,11 @@ class MemoryPlan:
         rows += [
             PlanRow("rounding", self.arena_bytes - self.used_arena_bytes, "the arena in whole 2 MiB pages"),
             PlanRow("page tables", self.page_table_bytes, "if the kernel gives no huge pages"),
-            PlanRow("conversation", self.state_bytes, "key/value cache and recurrent state"),
+            PlanRow(
+                "conversation" if self.parallel == 1 else "conversations",
+                self.state_bytes,
+                f"{each}key/value cache and recurrent state",
+            ),
             PlanRow("scratch", self.scratch_bytes, "temporary arrays of a pass"),
             PlanRow("interpreter", self.interpreter_bytes, "measured before the arena is made"),
             PlanRow("reserve", self.reserve_bytes, "allocator, threads, reader"),
@@ -215,6 +226,7 @@ class MemoryPlan:
             "floor": self.floor,
             "overlap_floor": self.overlap_floor,
             "everything": self.everything,
+            "parallel": self.parallel,
             "pass_tokens": self.pass_tokens,
             "guesses": self.guesses,
             "trunk": self.trunk.to_json(),
