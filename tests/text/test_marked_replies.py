@@ -139,6 +139,13 @@ def test_a_call_may_be_cut_behind_every_token(tokenizer, family):
         assert all(call.name for call in parser.calls)
 
 
+def test_an_id_that_the_format_gives_a_call_is_kept_for_its_result(tokenizer):
+    parser, _ = read(tokenizer, WRITTEN["Kimi K2"])
+    assert parser.message()["tool_calls"][0]["id"] == "functions.f:0"
+    parser, _ = read(tokenizer, WRITTEN["Qwen"])
+    assert parser.message()["tool_calls"][0]["id"] == "call_1"
+
+
 def test_two_calls_are_numbered(tokenizer):
     parser, _ = read(tokenizer, WRITTEN["Qwen"] + "\n" + WRITTEN["Qwen"])
     assert [call.index for call in parser.calls] == [1, 2]

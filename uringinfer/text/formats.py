@@ -37,9 +37,7 @@ def _find_renderer(directory: Path, tokenizer: Tokenizer, file: Path | None) -> 
     if _has(tokenizer, kimi_k3.MARKERS):
         return kimi_k3.KimiK3Renderer(tokenizer)
     if _has(tokenizer, kimi_k2.MARKERS):
-        return ChatTemplate(
-            kimi_k2.TEMPLATE, tokenizer, name="the built-in format for Kimi K2 and Kimi-Linear"
-        )
+        return ChatTemplate(kimi_k2.TEMPLATE, tokenizer, name=kimi_k2.NAME)
     return None
 
 

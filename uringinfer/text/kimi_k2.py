@@ -4,6 +4,7 @@
 own, results as turns of the system that name the call.
 """
 
+NAME = "the built-in format for Kimi K2 and Kimi-Linear"
 MARKERS = ("<|im_user|>", "<|im_assistant|>", "<|im_system|>", "<|im_middle|>", "<|im_end|>")
 
 TEMPLATE = """

@@ -56,6 +56,8 @@ class ToolCall:
     index: int
     """Its place among the reply's calls, from 1."""
     arguments: str
+    id: str = ""
+    """What the format itself calls it, if it does; results name it."""
 
 
 class ReplyParser(Protocol):
@@ -113,14 +115,14 @@ def text_of(segments: Iterable[Segment]) -> str:
 
 
 def assistant_message(answer: str, reasoning: str, calls: Sequence[ToolCall]) -> dict[str, Any]:
-    """A reply as a message of a request; a call's id is its place, which is enough to match results with."""
+    """A reply as a message of a request. A call that the format gives no id is named by its place."""
     message: dict[str, Any] = {"role": "assistant", "content": answer}
     if reasoning:
         message["reasoning_content"] = reasoning
     if calls:
         message["tool_calls"] = [
             {
-                "id": f"call_{call.index}",
+                "id": call.id or f"call_{call.index}",
                 "type": "function",
                 "function": {"name": call.name, "arguments": call.arguments},
             }

@@ -24,16 +24,19 @@ _FENCED = re.compile(r"```(?:json)?\n(.*?)(?:\n```|\Z)", re.S)
 
 def read_calls(written: str, first: int) -> list[ToolCall]:
     """The calls in `written`, numbered from `first`."""
-    found = [(name.strip(), arguments.strip()) for name, arguments in _pairs(written)]
-    named = [(name, arguments) for name, arguments in found if name]
-    return [ToolCall(name, index, text or "{}") for index, (name, text) in enumerate(named, start=first)]
+    found = [[part.strip() for part in call] for call in _calls(written)]
+    named = [call for call in found if call[0]]
+    return [
+        ToolCall(name, index, arguments or "{}", "".join(identity))
+        for index, (name, arguments, *identity) in enumerate(named, start=first)
+    ]
 
 
-def _pairs(written: str) -> Iterator[tuple[str, str]]:
-    """Names and arguments, as written."""
+def _calls(written: str) -> Iterator[tuple[str, ...]]:
+    """Names, arguments and ids, as written; a format without ids gives none."""
     if "<|tool_call_begin|>" in written:
         for name, arguments in _KIMI_K2.findall(written):
-            yield name.strip().removeprefix("functions.").rsplit(":", 1)[0], arguments
+            yield name.strip().removeprefix("functions.").rsplit(":", 1)[0], arguments, name
     elif "<｜tool▁call▁begin｜>" in written:
         for kind, rest in _DEEPSEEK.findall(written):
             if kind.strip() == "function":  # V3 and R1: the name, then a fenced block
@@ -44,7 +47,8 @@ def _pairs(written: str) -> Iterator[tuple[str, str]]:
                 yield kind, rest
     elif "[ARGS]" in written:
         for name, arguments in _MISTRAL.findall(written):
-            yield name.partition("[CALL_ID]")[0], arguments
+            name, _, identity = name.partition("[CALL_ID]")
+            yield name, arguments, identity
     elif written.startswith(("<tool_call>", "[TOOL_CALLS]", "<|python_tag|>")):
         text = re.sub(r"\A(?:<tool_call>|\[TOOL_CALLS\]|<\|python_tag\|>)", "", written)
         try:
