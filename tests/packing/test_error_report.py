@@ -6,7 +6,7 @@ import pytest
 from gguf.constants import GGMLQuantizationType
 from gguf.quants import dequantize, quantize
 
-from uringinfer.kernels.formats import FORMATS, decode, encode
+from uringinfer.kernels.formats import ENCODED, decode, encode
 from uringinfer.packing.conversion import Squares
 from uringinfer.packing.error_report import TYPICAL_ERRORS, coming_notes, summarise_errors
 
@@ -41,16 +41,16 @@ def test_a_tensor_of_zeros_has_no_error():
 @pytest.mark.parametrize("name", TYPICAL_ERRORS)
 def test_what_is_said_to_be_typical_is_the_error_on_gaussian_weights(name):
     weights = np.random.default_rng(0).standard_normal((512, 1024)).astype(np.float32)
-    if name in FORMATS:
+    if name in ENCODED:
         worth = decode(encode(name, weights))
     else:
-        kind = GGMLQuantizationType[name]
-        packed = k_quants.quantise(weights.reshape(-1), kind) if "_K" in name else quantize(weights, kind)
+        kind = GGMLQuantizationType[name.removeprefix("ggml_").upper()]
+        packed = k_quants.quantise(weights.reshape(-1), kind) if "_k" in name else quantize(weights, kind)
         worth = dequantize(packed, kind).reshape(weights.shape)
     error = np.linalg.norm(worth - weights) / np.linalg.norm(weights)
     assert error == pytest.approx(TYPICAL_ERRORS[name], rel=0.02)
 
 
 def test_what_a_type_without_an_entry_lost_is_said_to_be_unknown():
-    (note,) = coming_notes({("Q2_K", "q8"): 3})
-    assert note == "would be quantised twice: 3 of Q2_K (how far off is not known), as q8"
+    (note,) = coming_notes({("q2_k", "q8"): 3})
+    assert note == "would be quantised twice: 3 of q2_k (how far off is not known), as q8"

@@ -15,6 +15,7 @@ from uringinfer.container.manifest import MANIFEST_NAME
 from uringinfer.container.manifest_reader import load_manifest
 from uringinfer.container.small_files import check_small_files
 from uringinfer.errors import UringinferError, UsageError
+from uringinfer.packing.gguf_files import holds_gguf
 from uringinfer.packing.sources import open_source
 from uringinfer.text.formats import find_renderer
 from uringinfer.text.openai_request import read_request
@@ -60,7 +61,7 @@ class Prompter:
         """
         if not path.exists():
             raise UsageError(f"{path} does not exist", hint="give a container, a checkpoint or a GGUF file")
-        if path.is_dir():
+        if path.is_dir() and not holds_gguf(path):
             if (path / MANIFEST_NAME).is_file():
                 check_small_files(path, load_manifest(path))
             return cls(path, template_file)

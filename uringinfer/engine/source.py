@@ -13,11 +13,12 @@ from pathlib import Path
 
 from uringinfer.environment import cache_directory
 from uringinfer.errors import UsageError
+from uringinfer.packing.gguf_files import SUFFIX, holds_gguf, part_paths
 from uringinfer.packing.packer import pack
 from uringinfer.units import format_size
 
 MANIFEST = "manifest.json"
-_WEIGHTS = (".safetensors", ".gguf")
+_WEIGHTS = (".safetensors", SUFFIX)
 
 
 def find_container(
@@ -33,7 +34,8 @@ def find_container(
     if (path / MANIFEST).is_file():
         return path
     files = _checkpoint_files(path)
-    target = (pack_dir or cache_directory()) / f"{Path(os.path.realpath(path)).stem}-{_digest(files)}.uring"
+    own = files[0] if files[0].suffix == SUFFIX else path  # whichever part was named
+    target = (pack_dir or cache_directory()) / f"{Path(os.path.realpath(own)).stem}-{_digest(files)}.uring"
     if (target / MANIFEST).is_file():
         return target
     if announce is not None:
@@ -44,16 +46,18 @@ def find_container(
 
 
 def _checkpoint_files(path: Path) -> list[Path]:
-    """The files that a checkpoint's weights and configuration are in. Raises UsageError if there is none."""
-    if path.is_file() and path.suffix == ".gguf":
-        return [path]
+    """The files that a checkpoint's weights and configuration are in. Raises UsageError if there is none,
+    IntegrityError naming parts of a GGUF file that are not there."""
+    if (path.is_file() and path.suffix == SUFFIX) or (path.is_dir() and holds_gguf(path)):
+        return part_paths(path)
     if path.is_dir():
         files = sorted(file for file in path.iterdir() if file.suffix in (*_WEIGHTS, ".json"))
         if any(file.suffix in _WEIGHTS for file in files):
             return files
     what = "is neither a container nor a checkpoint" if path.exists() else "does not exist"
     raise UsageError(
-        f"{path} {what}", hint="give NAME.uring, a directory with safetensors files, or a GGUF file"
+        f"{path} {what}",
+        hint="give NAME.uring, a directory with safetensors files, or a GGUF file (any part of one)",
     )
 
 

@@ -65,6 +65,8 @@ class LatentAttention:
     `q_rank` None projects queries at once (`q_proj`), otherwise through a normed latent of that size.
     `latent_eps` belongs to the norms of the query's and the key/value latent. `rotary` None leaves the last
     `rope_dim` channels unrotated. `output_gate` multiplies the heads' output by sigmoid(`g_proj` x).
+    `is_split`: instead of `kv_b_proj` there are its two halves, that of the keys transposed, as newer GGUF
+    files have them.
     """
 
     name: str
@@ -80,6 +82,7 @@ class LatentAttention:
     scale: float
     rotary: Rotary | None = None
     output_gate: bool = False
+    is_split: bool = False
 
     @property
     def cache_width(self) -> int:
@@ -108,9 +111,17 @@ class LatentAttention:
     def _latent_norm(self) -> RmsNorm:
         return self._norm("kv_a_layernorm", self.kv_rank)
 
-    def _expand(self) -> TensorSpec:
-        shape = (self.heads * (self.nope_dim + self.value_dim), self.kv_rank)
-        return TensorSpec(f"{self.name}.kv_b_proj", shape, (f"{self.source}.kv_b_proj.weight",), whole=True)
+    def _expand(self, part: str, per_head: int, cols: int) -> TensorSpec:
+        shape, name = (self.heads * per_head, cols), f"{self.name}.{part}"
+        return TensorSpec(name, shape, (f"{self.source}.{part}.weight",), whole=True)
+
+    def _expanding(self) -> tuple[TensorSpec, ...]:
+        """What is absorbed: of each head the keys' rows and then the values', or the keys' columns in one
+        matrix and the values' rows in another."""
+        if not self.is_split:
+            return (self._expand("kv_b_proj", self.nope_dim + self.value_dim, self.kv_rank),)
+        keys = self._expand("k_b_proj", self.kv_rank, self.nope_dim)
+        return (keys, self._expand("v_b_proj", self.value_dim, self.kv_rank))
 
     def _gate(self) -> Linear:
         return self._linear("g_proj", self.heads * self.value_dim, self.hidden)
@@ -119,9 +130,10 @@ class LatentAttention:
         return self._linear("o_proj", self.hidden, self.heads * self.value_dim)
 
     def tensors(self) -> tuple[TensorSpec, ...]:
-        """The query's, then kv_a_proj_with_mqa, kv_a_layernorm, kv_b_proj, g_proj, o_proj."""
+        """The query's, then kv_a_proj_with_mqa, kv_a_layernorm, kv_b_proj (or k_b_proj and v_b_proj), g_proj,
+        o_proj."""
         specs = [spec for part in self._query_parts() for spec in part.tensors()]
-        specs += [*self._compress().tensors(), *self._latent_norm().tensors(), self._expand()]
+        specs += [*self._compress().tensors(), *self._latent_norm().tensors(), *self._expanding()]
         if self.output_gate:
             specs += self._gate().tensors()
         return (*specs, *self._output().tensors())
@@ -185,9 +197,12 @@ class LatentAttention:
         nope = np.ascontiguousarray(query[:, :, : self.nope_dim])
         absorbed = np.empty((*query.shape[:2], self.cache_width), np.float32)
         absorbed[:, :, self.kv_rank :] = self._rotated(weights, query[:, :, self.nope_dim :], step)
-        with weights.weight(self._expand().name) as expand:
-            absorbed[:, :, : self.kv_rank] = kernels.matmul_heads(
-                expand, nope, offset=0, rows=self.nope_dim, transposed=True
+        keys, *values = self._expanding()
+        with weights.weight(keys.name) as expand:
+            absorbed[:, :, : self.kv_rank] = (
+                kernels.matmul_heads(expand, nope, offset=0, rows=self.kv_rank, transposed=False)
+                if self.is_split
+                else kernels.matmul_heads(expand, nope, offset=0, rows=self.nope_dim, transposed=True)
             )
             attended = joined(
                 [
@@ -197,6 +212,9 @@ class LatentAttention:
                     for place, cache in zip(step.places, caches, strict=True)
                 ]
             )
-            return kernels.matmul_heads(
-                expand, attended, offset=self.nope_dim, rows=self.value_dim, transposed=False
-            )
+            if not self.is_split:
+                return kernels.matmul_heads(
+                    expand, attended, offset=self.nope_dim, rows=self.value_dim, transposed=False
+                )
+        with weights.weight(values[0].name) as expand:
+            return kernels.matmul_heads(expand, attended, offset=0, rows=self.value_dim, transposed=False)

@@ -93,6 +93,7 @@ def _read_attention(
         latent_eps=_LATENT_EPS,
         scale=total**-0.5 * _yarn_sharpness(reader, common),
         rotary=read_rotary(reader, rope_dim, common.max_context, interleaved=interleaved),
+        is_split=reader.flag("kv_b_proj_split"),
     )
 
 

@@ -54,11 +54,12 @@ def split_or_stacked_experts(
     inner: int,
     names: tuple[str, str, str] = ("gate_proj", "up_proj", "down_proj"),
 ) -> ExpertLayer:
-    """Experts under `source`: one tensor for each matrix of each expert, called by `names`, or all stacked in
-    `gate_up_proj` and `down_proj`."""
+    """Experts under `source`: one tensor for each matrix of each expert, called by `names`; all stacked in
+    `gate_up_proj` and `down_proj`; or stacks called by `names`, as GGUF has them."""
 
     def part(name: str, split: str, shape: tuple[int, int], stacked: ExpertSource) -> ExpertPart:
-        return ExpertPart(name, shape, (ExpertSource(f"{source}.{{expert}}.{split}.weight"), stacked))
+        single = ExpertSource(f"{source}.{{expert}}.{split}.weight")
+        return ExpertPart(name, shape, (single, stacked, ExpertSource(f"{source}.{split}.weight")))
 
     fused = f"{source}.gate_up_proj"
     parts = (

@@ -78,17 +78,20 @@ def _moe(common: Common, layer: int, count: int, top_k: int, activation: Activat
 
 def _parts(source: str, hidden: int, inner: int) -> tuple[ExpertPart, ...]:
     """Gate and up are interleaved: gate in the even rows, up in the odd ones. MXFP4 blocks are stored as
-    [out, in], plain matrices as [in, out]."""
+    [out, in], plain matrices as [in, out]. GGUF has stacks of each, not interleaved, as [out, in]."""
 
     def matrix(name: str, stored: str, shape: tuple[int, int], first: int, step: int) -> ExpertPart:
         packed = ExpertSource(
             f"{source}.{stored}_blocks", first=first, step=step, scales=f"{source}.{stored}_scales"
         )
         plain = ExpertSource(f"{source}.{stored}", transposed=True, first=first, step=step)
-        return ExpertPart(name, shape, (packed, plain))
+        return ExpertPart(name, shape, (packed, plain, ExpertSource(f"{source}.{name}_proj.weight")))
 
     def bias(name: str, stored: str, size: int, first: int, step: int) -> ExpertPart:
-        return ExpertPart(name, (size,), (ExpertSource(f"{source}.{stored}_bias", first=first, step=step),))
+        single = ExpertSource(f"{source}.{name.replace('_', '_proj.')}")
+        return ExpertPart(
+            name, (size,), (ExpertSource(f"{source}.{stored}_bias", first=first, step=step), single)
+        )
 
     return (
         matrix("gate", "gate_up_proj", (inner, hidden), 0, 2),

@@ -44,18 +44,23 @@ def build(config: Mapping[str, Any]) -> Model:
 
 
 def _moe(common: Common, layer: int, count: int, top_k: int) -> Moe:
-    """Experts stacked in `input_linear` (gate, then up) and `output_linear`."""
+    """Experts stacked in `input_linear` (gate, then up) and `output_linear`, or, in GGUF, each matrix in a
+    stack of its own."""
     name = f"layers.{layer}.block_sparse_moe"
     source = f"model.{name}"
     wide, narrow = (common.inner, common.hidden), (common.hidden, common.inner)
     fused = f"{source}.input_linear.weight"
+
+    def stack(part: str) -> ExpertSource:
+        return ExpertSource(f"{source}.experts.{part}_proj.weight")
+
     experts = ExpertLayer(
         layer,
         count,
         (
-            ExpertPart("gate", wide, (ExpertSource(fused),)),
-            ExpertPart("up", wide, (ExpertSource(fused, first=common.inner),)),
-            ExpertPart("down", narrow, (ExpertSource(f"{source}.output_linear.weight"),)),
+            ExpertPart("gate", wide, (ExpertSource(fused), stack("gate"))),
+            ExpertPart("up", wide, (ExpertSource(fused, first=common.inner), stack("up"))),
+            ExpertPart("down", narrow, (ExpertSource(f"{source}.output_linear.weight"), stack("down"))),
         ),
     )
     router = softmax_router(top_k, renormalize=True)

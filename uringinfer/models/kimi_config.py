@@ -18,7 +18,8 @@ from uringinfer.models.experts import read_expert_count, read_top_k
 
 @dataclass(frozen=True, slots=True)
 class KimiConfig:
-    """Sizes and switches. `full_layers` are the layers with latent attention, counted from zero."""
+    """Sizes and switches. `full_layers` are the layers with latent attention, counted from zero.
+    `is_split` is `LatentAttention.is_split`."""
 
     vocab: int
     hidden: int
@@ -43,6 +44,7 @@ class KimiConfig:
     delta_dim: int
     taps: int
     lower_bound: float | None
+    is_split: bool
 
     def latent_attention(self, name: str, source: str, *, output_gate: bool) -> LatentAttention:
         """Latent attention without rotation."""
@@ -59,6 +61,7 @@ class KimiConfig:
             self.latent_eps,
             scale=(self.nope_dim + self.rope_dim) ** -0.5,
             output_gate=output_gate,
+            is_split=self.is_split,
         )
 
     def router_gate(self, moe: str) -> RouterGate:
@@ -126,6 +129,7 @@ def read_kimi(reader: ConfigReader, *, latent_eps: float | None, bounded: bool) 
         delta_dim=mixer.integer("head_dim"),
         taps=mixer.integer("short_conv_kernel_size", minimum=2),
         lower_bound=_read_lower_bound(mixer) if bounded else None,
+        is_split=reader.flag("kv_b_proj_split"),
     )
     # A missing key is no guess: a gate of low rank has tensors of other names.
     if bounded and mixer.get("use_full_rank_gate") not in (None, True):

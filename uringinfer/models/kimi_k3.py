@@ -122,14 +122,15 @@ class K3Config:
 
     def _experts(self, layer: int, source: str) -> ExpertLayer:
         """Each matrix in MXFP4 or plain, in the order in which a released file has them: a record holds the
-        bytes of one run of the source."""
+        bytes of one run of the source. In GGUF each is in a stack of its own."""
         wide = (self.kimi.expert_inner, self.latent_size)
         shapes = {"gate": ("w1", wide), "down": ("w2", wide[::-1]), "up": ("w3", wide)}
         parts = []
         for part, (matrix, shape) in shapes.items():
             weight = f"{source}.{{expert}}.{matrix}.weight"
             packed = ExpertSource(f"{weight}_packed", scales=f"{weight}_scale")
-            parts.append(ExpertPart(part, shape, (packed, ExpertSource(weight))))
+            stack = ExpertSource(f"{source}.{matrix}.weight")
+            parts.append(ExpertPart(part, shape, (packed, ExpertSource(weight), stack)))
         return ExpertLayer(layer, self.kimi.experts, tuple(parts))
 
 

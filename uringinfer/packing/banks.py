@@ -106,7 +106,7 @@ def plan_bank(layer: ExpertLayer, source: TensorSource, recipe: Recipe) -> Plann
         given.update((name, form) for name in tensors)
         if form != kept:
             encoders[part.name] = _encoder(form, layer, part, where, source, recipe.seed)
-            origins[part.name] = source.tensors[_names(where, 0)[0]].decoded_from or kept
+            origins[part.name] = kept
         offset = round_up(end, ALIGN)
         rows = part.shape[0]
         cols = part.shape[1] if len(part.shape) > 1 else 1

@@ -27,12 +27,15 @@ TYPICAL_ERRORS = {
     "mxfp4": 0.115,
     "q4": 0.103,
     "q4_g32": 0.086,
-    "Q5_0": 0.043,
-    "Q5_1": 0.0379,
-    "Q4_1": 0.0782,
-    "Q4_K": 0.0783,
-    "Q5_K": 0.0381,
-    "Q6_K": 0.0193,
+    "q8_0": 0.0054,
+    "q4_0": 0.086,
+    "ggml_mxfp4": 0.115,
+    "q5_0": 0.043,
+    "q5_1": 0.0379,
+    "q4_1": 0.0782,
+    "q4_k": 0.0783,
+    "q5_k": 0.0381,
+    "q6_k": 0.0193,
 }
 """Relative Frobenius errors of quantising Gaussian weights: what a source lost before it came here. By
 rounding to the nearest; a quantiser that also searches for better scales loses less in the K types."""

@@ -1,148 +1,167 @@
-"""A GGUF file of the llama family as a checkpoint.
+"""A GGUF file, or all parts of one, as a checkpoint.
 
 Names, config and tokenizer are put in Hugging Face's form. Query and key rows that the converter had permuted
-are put back in their order. Float tensors are kept, and so are matrices of the types in `gguf_packed`; other
-quantised ones are decoded to bf16 by the `gguf` package.
+are put back in their order. Float tensors are kept, and quantised matrices stay as they are, byte for byte;
+stacks of experts are read one expert at a time.
+
+Two kinds of vectors are computed, since the file has what a converter made of them: the logarithms of a delta
+attention's rates, and the scales of norms that were multiplied into the vector behind them, which are ones.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from gguf.constants import GGMLQuantizationType
-from gguf.quants import dequantize
 from numpy.typing import NDArray
 
-from uringinfer.errors import IntegrityError, UnsupportedModelError
-from uringinfer.packing.gguf_config import PERMUTED, ROTARY_FACTORS, Metadata, checkpoint_name, make_config
-from uringinfer.packing.gguf_header import GgufHeader, GgufTensor, read_gguf_header
-from uringinfer.packing.gguf_packed import PACKED, PackedType
+from uringinfer.errors import IntegrityError
+from uringinfer.kernels.ggml_formats import FORMAT_OF_TYPE
+from uringinfer.packing.gguf_config import make_config, model_layers
+from uringinfer.packing.gguf_files import part_paths
+from uringinfer.packing.gguf_header import GgufHeader, GgufTensor
+from uringinfer.packing.gguf_metadata import Metadata
+from uringinfer.packing.gguf_names import NAMES, ROTARY_FACTORS, Names
+from uringinfer.packing.gguf_parts import read_parts
 from uringinfer.packing.gguf_tokenizer import tokenizer_files
+from uringinfer.packing.gguf_types import FLOATS
 from uringinfer.packing.source import Bytes, SourceTensor
 from uringinfer.packing.windows import read_range
-from uringinfer.storage.direct import open_file
+from uringinfer.storage.direct import StorageFile, open_file
+from uringinfer.units import counted
 
-_KEPT = {
-    GGMLQuantizationType.F32: "F32",
-    GGMLQuantizationType.F16: "F16",
-    GGMLQuantizationType.BF16: "BF16",
-}
-# fmt: off
-DECODED = frozenset((
-    "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "TQ1_0", "TQ2_0",
-    "IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ4_NL", "IQ4_XS", "MXFP4", "NVFP4",
-))
-# fmt: on
-"""Quantised types that the `gguf` package decodes."""
-_DECODED_BYTES = 1 << 19
-"""Bytes of bf16 decoded at once: bounds the temporaries to a few MB in each thread."""
+_RATES, _SCORES = ".A_log", "_res_proj.weight"
+_FLAT = (".k_b_proj.weight", ".v_b_proj.weight")
+_LAYER = re.compile(r"blk\.(\d+)\.")
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a tensor lies: in which file, and how many rows each of its heads has if they are permuted."""
+
+    file: StorageFile
+    tensor: GgufTensor
+    head: int | None
 
 
 class GgufSource:
-    """A GGUF file as a `source.TensorSource`. Make one with `GgufSource.open`."""
+    """A model in GGUF as a `source.TensorSource`. Make one with `GgufSource.open`."""
 
-    def __init__(self, header: GgufHeader) -> None:
-        self.path = header.path
-        self._metadata = Metadata(header.path, header.metadata)
-        self._file = open_file(header.path)
-        self._places = {
-            checkpoint_name(name): tensor for name, tensor in header.tensors.items() if name != ROTARY_FACTORS
+    def __init__(self, headers: Sequence[GgufHeader]) -> None:
+        first = headers[0]
+        self.path = first.path
+        self._paths = [header.path for header in headers]
+        self._metadata = Metadata(first.path, first.metadata)
+        names = NAMES[self._metadata.architecture]
+        self._files = [open_file(path) for path in self._paths]
+        stored = {name: tensor for header in headers for name, tensor in header.tensors.items()}
+        files = {
+            name: file for header, file in zip(headers, self._files, strict=True) for name in header.tensors
         }
-        self.tensors: dict[str, SourceTensor] = {
-            name: _source_tensor(name, place) for name, place in self._places.items()
-        }
-        shapes = {name: tensor.shape for name, tensor in self._places.items()}
+        drafts = _drafts(stored, model_layers(self._metadata))
+        factors = stored.get(ROTARY_FACTORS)
+        self.tensors: dict[str, SourceTensor] = {}
+        self._places: dict[str, _Place] = {}
+        self._computed: dict[str, Callable[[], Floats]] = {}
+        for name, tensor in stored.items():
+            if name not in drafts and tensor is not factors:
+                self._add(names, names.checkpoint_name(name), _Place(files[name], tensor, None))
+        shapes = {name: tensor.shape for name, tensor in self.tensors.items()}
         self.config: dict[str, Any] = make_config(
-            self._metadata, shapes, self._rotary_factors(header.tensors.get(ROTARY_FACTORS))
+            self._metadata, shapes, self._rotary_factors(files.get(ROTARY_FACTORS), factors)
         )
-        self._auxiliary, self.notes = tokenizer_files(self._metadata)
+        self._auxiliary, notes = tokenizer_files(self._metadata)
+        self.notes = [*notes, *_draft_notes(drafts, stored)]
         self.identity: dict[str, Any] = {
             "kind": "gguf",
-            "name": header.path.name,
-            "files": {header.path.name: header.nbytes},
-            "headers_crc32": zlib.crc32(header.data),
+            "name": first.path.name,
+            "files": {header.path.name: header.nbytes for header in headers},
+            "headers_crc32": zlib.crc32(b"".join(header.data for header in headers)),
         }
 
     @classmethod
     def open(cls, path: Path) -> GgufSource:
-        """Opens and checks the file `path`.
+        """Opens and checks the model at `path`: its file, any of its parts, or the directory they are in.
 
-        Raises IntegrityError naming what is short or contradicts itself, UnsupportedModelError for an
-        architecture or a type of tensor that is not known.
+        Raises IntegrityError naming what is short, missing or contradicts itself, UnsupportedModelError for
+        an architecture, a setting or a type of tensor that is not known.
         """
-        header = read_gguf_header(path)
-        if header.metadata.get("split.count", 0) not in (0, 1):
-            raise UnsupportedModelError(
-                f"{path}: one of {header.metadata['split.count']} parts of a model",
-                hint="join them with llama-gguf-split --merge",
+        return cls(read_parts(part_paths(path)))
+
+    def _add(self, names: Names, name: str, place: _Place) -> None:
+        """Makes the tensor of `place` known as `name`, with what is computed beside or instead of it."""
+        tensor = place.tensor
+        shape = _shape(name, tensor.shape)
+        if tensor.type.name in FLOATS:
+            self.tensors[name] = SourceTensor(name, FLOATS[tensor.type.name], shape)
+        elif len(shape) < 2:
+            raise IntegrityError(
+                f"{place.file.path}: the vector {tensor.name!a} is of type {tensor.type.name}"
             )
-        for tensor in header.tensors.values():
-            _check_decodable(path, tensor)
-        return cls(header)
+        else:
+            form = FORMAT_OF_TYPE[tensor.type.name]
+            self.tensors[name] = SourceTensor(name, "U8", shape, packed_as=form)
+        self._places[name] = _Place(place.file, tensor, self._permuted_head(names, name, shape))
+        if name.endswith(_RATES):
+            self._computed[name] = partial(_logarithms, self._places[name])
+        if name.endswith(_SCORES):
+            scale = name.removesuffix(_SCORES) + "_res_norm.weight"
+            self.tensors[scale] = SourceTensor(scale, "F32", (shape[-1],))
+            self._computed[scale] = partial(_ones, shape[-1])
+
+    def _permuted_head(self, names: Names, name: str, shape: tuple[int, ...]) -> int | None:
+        """Rows of one head, if the rows of this tensor are stored permuted within each head."""
+        kind = next((kind for kind in ("q_proj", "k_proj") if name.rpartition(".")[0].endswith(kind)), None)
+        if not names.is_permuted or kind is None:
+            return None
+        heads = self._metadata.integer(".attention.head_count")
+        if kind == "k_proj":
+            heads = self._metadata.integer(".attention.head_count_kv", heads)
+        if shape[0] % heads or shape[0] // heads % 2:
+            raise IntegrityError(f"{self.path}: {name} has {shape[0]} rows for {heads} heads")
+        return shape[0] // heads
 
     def state(self) -> str:
         """See `TensorSource.state`."""
-        status = self.path.stat()
-        return repr((status.st_size, status.st_mtime_ns, status.st_ino))
+        stats = [path.stat() for path in self._paths]
+        return repr([(s.st_size, s.st_mtime_ns, s.st_ino) for s in stats])
 
     def auxiliary_files(self) -> Mapping[str, bytes]:
         config = (json.dumps(self.config, indent=1) + "\n").encode()
         return {"config.json": config, **self._auxiliary}
 
     def read_rows(self, name: str, start: int, stop: int, out: Bytes) -> None:
-        place = self._places[name]
-        row_bytes = self.tensors[name].row_bytes
-        step = max(1, _DECODED_BYTES // row_bytes)
-        for first in range(start, stop, step):
-            last = min(stop, first + step)
-            rows = self._stored(name, first, last)
-            target = out[(first - start) * row_bytes : (last - start) * row_bytes]
-            packed = _packed_type(place)
-            if place.type in _KEPT:
-                target[:] = rows.reshape(-1)
-            elif packed is None:
-                target[:] = decode_to_bf16(rows, place.type)
-            else:
-                packed.unpack_blocks(rows, target.reshape(last - first, row_bytes))
+        computed = self._computed.get(name)
+        if computed is not None:
+            out[:] = computed()[start:stop].view(np.uint8)
+            return
+        place, row_bytes = self._places[name], self.tensors[name].row_bytes
+        if place.head is None:
+            read_range(place.file, place.tensor.offset + start * row_bytes, out)
+            return
+        low, high = start // place.head * place.head, -(-stop // place.head) * place.head
+        rows = np.empty((high - low, row_bytes), np.uint8)
+        read_range(place.file, place.tensor.offset + low * row_bytes, rows.reshape(-1))
+        wanted = stored_rows(np.arange(start, stop), place.head) - low
+        np.take(rows, wanted, axis=0, out=out.reshape(stop - start, row_bytes))
 
-    def _stored(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
-        """Rows [start, stop) in the model's order, as the file has them -> uint8 [rows, bytes of a row]."""
-        head = self._permuted_head(name)
-        if head is None:
-            return self._read(name, start, stop)
-        low, high = start // head * head, -(-stop // head) * head
-        return self._read(name, low, high)[stored_rows(np.arange(start, stop), head) - low]
-
-    def _read(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
-        place = self._places[name]
-        row_bytes = place.nbytes // self.tensors[name].rows
-        rows = np.empty((stop - start, row_bytes), np.uint8)
-        read_range(self._file, place.offset + start * row_bytes, rows.reshape(-1))
-        return rows
-
-    def _permuted_head(self, name: str) -> int | None:
-        """Rows of one head, if the rows of this tensor are stored permuted within each head."""
-        if self._metadata.architecture not in PERMUTED:
+    def _rotary_factors(self, file: StorageFile | None, tensor: GgufTensor | None) -> Floats | None:
+        if file is None or tensor is None:
             return None
-        for projection, heads in (("q_proj", "num_attention_heads"), ("k_proj", "num_key_value_heads")):
-            if name.rpartition(".")[0].endswith(projection):
-                return int(self.tensors[name].shape[0] // self.config[heads])
-        return None
-
-    def _rotary_factors(self, tensor: GgufTensor | None) -> NDArray[np.float32] | None:
-        if tensor is None or tensor.type != GGMLQuantizationType.F32:
-            return None
-        data = np.empty(tensor.nbytes, np.uint8)
-        read_range(self._file, tensor.offset, data)
-        return data.view(np.float32)
+        return _vector(_Place(file, tensor, None))
 
     def close(self) -> None:
-        self._file.close()
+        for file in self._files:
+            file.close()
 
 
 def stored_rows(rows: NDArray[np.int64], head: int) -> NDArray[np.int64]:
@@ -156,36 +175,50 @@ def stored_rows(rows: NDArray[np.int64], head: int) -> NDArray[np.int64]:
     return first + within % half * 2 + within // half
 
 
-def decode_to_bf16(rows: NDArray[np.uint8], kind: GGMLQuantizationType) -> Bytes:
-    """Packed rows -> their values in bf16, rounded to nearest even, as bytes."""
-    bits = dequantize(rows, kind).reshape(-1).view(np.uint32)
-    rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
-    return rounded.astype(np.uint16).view(np.uint8)
+def _shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that a checkpoint gives the tensor; the order of the elements is the same."""
+    if name.endswith(("shared_expert_gate.weight", _SCORES)) and len(shape) == 1:
+        return (1, *shape)
+    if name.endswith("_conv1d.weight"):
+        return (int(np.prod(shape[:-1])), 1, shape[-1])
+    if name.endswith(_RATES):
+        return (int(np.prod(shape)),)
+    if name.endswith(_FLAT) and len(shape) == 3:
+        return (shape[0] * shape[1], shape[2])
+    return shape
 
 
-def _check_decodable(path: Path, tensor: GgufTensor) -> None:
-    """Raises UnsupportedModelError unless tensors of this type and shape can be kept or decoded."""
-    if tensor.type in _KEPT:
-        return
-    if tensor.type.name not in DECODED:
-        raise UnsupportedModelError(
-            f"{path}: tensor {tensor.name!a} of type {tensor.type.name}, which cannot be decoded",
-            hint="use a file of another type, or the safetensors checkpoint",
+def _vector(place: _Place) -> Floats:
+    """The numbers of a float32 tensor. Raises IntegrityError if it is none."""
+    if place.tensor.type != GGMLQuantizationType.F32:
+        raise IntegrityError(
+            f"{place.file.path}: {place.tensor.name!a} is of type {place.tensor.type.name}, not F32"
         )
-    if len(tensor.shape) < 2:
-        raise IntegrityError(f"{path}: the vector {tensor.name!a} is of type {tensor.type.name}")
+    data = np.empty(place.tensor.nbytes, np.uint8)
+    read_range(place.file, place.tensor.offset, data)
+    return data.view(np.float32)
 
 
-def _packed_type(place: GgufTensor) -> PackedType | None:
-    """How the container keeps the tensor packed; None if it does not."""
-    return PACKED.get(place.type.name) if len(place.shape) == 2 else None
+def _ones(count: int) -> Floats:
+    return np.ones(count, np.float32)
 
 
-def _source_tensor(name: str, place: GgufTensor) -> SourceTensor:
-    """What a tensor of the file is to the packer."""
-    if place.type in _KEPT:
-        return SourceTensor(name, _KEPT[place.type], place.shape)
-    packed = _packed_type(place)
-    if packed is None:
-        return SourceTensor(name, "BF16", place.shape, decoded_from=place.type.name)
-    return SourceTensor(name, "U8", place.shape, packed_as=packed.format)
+def _logarithms(place: _Place) -> Floats:
+    """The logarithms of rates that the file has as -exp of them."""
+    rates = -_vector(place).astype(np.float64)
+    if not (rates > 0).all():
+        raise IntegrityError(f"{place.file.path}: {place.tensor.name!a} holds a rate that is not negative")
+    return np.log(rates).astype(np.float32)
+
+
+def _drafts(tensors: Mapping[str, GgufTensor], layers: int) -> set[str]:
+    """The tensors of layers behind the model's own, which draft further tokens."""
+    found = ((name, _LAYER.match(name)) for name in tensors)
+    return {name for name, match in found if match is not None and int(match[1]) >= layers}
+
+
+def _draft_notes(drafts: set[str], tensors: Mapping[str, GgufTensor]) -> list[str]:
+    if not drafts:
+        return []
+    nbytes = sum(tensors[name].nbytes for name in drafts)
+    return [f"left out: {counted(len(drafts), 'tensor')} of layers that draft further tokens, {nbytes} bytes"]

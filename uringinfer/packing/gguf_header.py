@@ -19,6 +19,7 @@ from typing import Any
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
 from uringinfer.errors import IntegrityError, UnsupportedModelError
+from uringinfer.packing.gguf_types import known_type
 from uringinfer.storage.regular import open_regular
 from uringinfer.units import counted
 
@@ -170,13 +171,7 @@ def _read_tensor_info(cursor: _Cursor) -> tuple[str, GGMLQuantizationType, tuple
         raise cursor.fail(f"tensor {name!a} has {dimensions} dimensions")
     reversed_shape = [cursor.number("Q") for _ in range(dimensions)]
     number, offset = cursor.number("I"), cursor.number("Q")
-    try:
-        kind = GGMLQuantizationType(number)
-    except ValueError:
-        raise UnsupportedModelError(
-            f"{cursor.path}: tensor {name!a} has the unknown type {number}",
-            hint="a newer gguf package may know it",
-        ) from None
+    kind = known_type(cursor.path, name, number)
     block, block_bytes = GGML_QUANT_SIZES[kind]
     cols = reversed_shape[0] if reversed_shape else 1
     if cols % block or 0 in reversed_shape:

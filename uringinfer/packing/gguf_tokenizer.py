@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from uringinfer.errors import IntegrityError
-from uringinfer.packing.gguf_config import Metadata
+from uringinfer.packing.gguf_metadata import Metadata
 from uringinfer.packing.gguf_splitting import BYTE_LEVEL, SPLITTINGS, Splitting, assumed_name
 
 _NORMAL, _CONTROL, _USER_DEFINED = 1, 3, 4

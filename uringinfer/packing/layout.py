@@ -77,10 +77,9 @@ class Layout:
     notes: tuple[str, ...] = ()
     """What a person should know about the formats that were chosen."""
     conversions: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """How many tensors change from one format (or GGUF type) to another; an expert's count one by one."""
+    """How many tensors change from one format to another; an expert's count one by one."""
     quantised: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """How many tensors that were quantised in the source (as this type, or as codes of this format)
-    get which format."""
+    """How many tensors that were quantised in the source, in this format, get which."""
     codebooks: tuple[CodebookEncoder, ...] = ()
     """Where each codebook comes from, in the order of codebooks.bin."""
 
@@ -162,7 +161,7 @@ def make_layout(
 def _count_quantised(source: TensorSource, given: set[tuple[str, str]]) -> Mapping[tuple[str, str], int]:
     """See `Layout.quantised`; `given` are names of the source's tensors, and the formats that they get."""
     origins = ((source.tensors[name], form) for name, form in given)
-    kinds = ((tensor.decoded_from or tensor.packed_as, form) for tensor, form in origins)
+    kinds = ((tensor.packed_as, form) for tensor, form in origins)
     return Counter((origin, form) for origin, form in kinds if origin is not None)
 
 
@@ -272,13 +271,14 @@ def _match(spec: TensorSpec, name: str, source: TensorSource, recipe: Recipe, ro
     if wanted == matrix.format:
         return _Found(spec, shape, matrix, sources, role)
     kind = re.sub(r"^layers\.\d+\.", "", spec.name)
-    origin = tensor.decoded_from or matrix.format
 
     def rows_of(_: int, start: int, stop: int) -> Floats:
         return read_floats(source, matrix, spec.name, start, stop)
 
     encoder = encoder_of(wanted, spec.name, rows_of, 1, matrix.rows, matrix.cols, seed=recipe.seed)
-    return _Found(spec, shape, ConvertedMatrix(matrix, encoder, spec.name, kind, origin), sources, role)
+    return _Found(
+        spec, shape, ConvertedMatrix(matrix, encoder, spec.name, kind, matrix.format), sources, role
+    )
 
 
 def _check_present(model: Model, source: TensorSource) -> None:

@@ -10,11 +10,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from uringinfer.errors import IntegrityError, UnsupportedModelError
 from uringinfer.kernels.formats import weight_format
-from uringinfer.packing.runs import WIDENED, CodesAndScalesRun, HeldRun, RowsRun, Run, TransposedRun
+from uringinfer.packing.runs import WIDENED, RowsRun, Run, TransposedRun
 from uringinfer.packing.source import SourceTensor, TensorSource
 
 FORMAT_OF_DTYPE = {"BF16": "bf16", "F16": "f16", "F32": "f32"}
@@ -47,7 +45,6 @@ class Section:
 class Matrix:
     """A matrix [rows, cols] of the container in `format`, and the source of each of its sections.
 
-    `is_packed` says that one source has both codes and scales (`SourceTensor.packed_as`).
     `transposed` is set instead of sections for a matrix that the source stores as [in, out]: (tensor, first
     source row, first column, step).
     """
@@ -57,7 +54,6 @@ class Matrix:
     cols: int
     sections: tuple[Section, ...]
     transposed: tuple[str, int, int, int] | None = None
-    is_packed: bool = False
 
     @property
     def is_read_whole(self) -> bool:
@@ -74,11 +70,6 @@ class Matrix:
             return [TransposedRun(tensor, row, self.cols, first, stop - start, step, offset, nbytes)]
         sizes = form.sections(stop - start, self.cols)
         offsets = form.offsets(stop - start, self.cols)
-        if self.is_packed:
-            tensor, first = self.sections[0].tensor, self.sections[0].first + start
-            scales = np.empty(sizes[1], np.uint8)
-            codes = CodesAndScalesRun(tensor, first, stop - start, offset, sizes[0], scales)
-            return [codes, HeldRun(scales, offset + offsets[1])]
         return [
             RowsRun(
                 tensor=section.tensor,
@@ -124,9 +115,7 @@ def find_matrix(source: TensorSource, place: Place, rows: int, cols: int) -> Mat
     if tensor.sections:
         return _find_sections(source, tensor, place, rows, cols)
     if tensor.packed_as is not None:
-        if place.step != 1:
-            raise UnsupportedModelError(f"tensor {place.tensor}: every {place.step}th of its rows is packed")
-        return Matrix(tensor.packed_as, rows, cols, (Section(place.tensor, first, 1, 1),), is_packed=True)
+        return Matrix(tensor.packed_as, rows, cols, (Section(place.tensor, first, place.step, 1),))
     if tensor.dtype == _FP8:
         return _find_fp8(source, place, stored, rows, cols)
     # what one row of the container is along the source's last axis: several rows of a convolution, say

@@ -29,10 +29,10 @@ from uringinfer.models import model_from_config
 from uringinfer.models.base import Model
 from uringinfer.packing.conversion import squares_of
 from uringinfer.packing.error_report import coming_notes, requantising_notes, summarise_errors
-from uringinfer.packing.gguf_packed import quantised_notes
 from uringinfer.packing.journal import Finished
 from uringinfer.packing.layout import Block, Layout, as_segment_size, make_layout
 from uringinfer.packing.parts import LayerRange, blocks_of_layers
+from uringinfer.packing.quantised_notes import quantised_notes
 from uringinfer.packing.recipe import KEEP, Recipe
 from uringinfer.packing.reclaim import reclaim
 from uringinfer.packing.row_checksums import make_row_checksums

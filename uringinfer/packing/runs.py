@@ -1,5 +1,4 @@
-"""How bytes of a container come from rows of a source: copied, picked at a stride, widened, transposed, or
-codes and scales put apart.
+"""How bytes of a container come from rows of a source: copied, picked at a stride, widened or transposed.
 
 A run is a stretch of a segment or a record. It is read in units (rows of the container, mostly), any range of
 them at a time, so that a run of any size passes through a small buffer. Nothing here computes with weights
@@ -147,38 +146,6 @@ class TransposedRun:
             source.read_rows(self.tensor, self.row + row, self.row + row + count, raw)
             columns = raw.reshape(count, -1, itemsize)[:, first : last + 1 : self.step]
             result[:, row : row + count] = columns.transpose(1, 0, 2)
-
-
-@dataclass(frozen=True, slots=True)
-class CodesAndScalesRun:
-    """The codes of `units` rows from `first` on that the source keeps packed. Their `scales` come with them,
-    for the `HeldRun` behind this one. Rows pass through a buffer of READ_BYTES."""
-
-    tensor: str
-    first: int
-    units: int
-    offset: int
-    nbytes: int
-    scales: Bytes
-    is_splittable: bool = True
-
-    READ_BYTES = 1 << 20
-
-    @property
-    def unit_bytes(self) -> int:
-        return self.nbytes // self.units
-
-    def read(self, source: TensorSource, start: int, stop: int, out: Bytes) -> None:
-        row_bytes = source.tensors[self.tensor].row_bytes
-        codes, scales = out.reshape(stop - start, -1), self.scales.reshape(self.units, -1)[start:stop]
-        few = max(1, self.READ_BYTES // row_bytes)
-        for row in range(0, stop - start, few):
-            count = min(few, stop - start - row)
-            rows = np.empty((count, row_bytes), np.uint8)
-            first = self.first + start + row
-            source.read_rows(self.tensor, first, first + count, rows.reshape(-1))
-            codes[row : row + count] = rows[:, : self.unit_bytes]
-            scales[row : row + count] = rows[:, self.unit_bytes :]
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,16 +46,14 @@ DTYPE_BITS = {
 @dataclass(frozen=True, slots=True)
 class SourceTensor:
     """A tensor as a source gives it. Its rows run along the last axis: [..., rows, cols] is read as
-    [rows of all leading axes, cols]; a vector [n] is n rows of one element. `decoded_from` is the type that
-    the file has, if the source decodes it to `dtype`. `packed_as` is the container's format that the source
-    keeps the matrix in: a row is then bytes, its codes and behind them its scales; or, with `sections`, the
-    names of tensors that give one section each, its codes alone. `is_whole` says that any range of rows takes
-    all of the tensor to read."""
+    [rows of all leading axes, cols]; a vector [n] is n rows of one element. `packed_as` is the container's
+    format that the source keeps the matrix in: a row is then bytes, of a format of one section; or, with
+    `sections`, the names of tensors that give one section each, its codes alone. `is_whole` says that any
+    range of rows takes all of the tensor to read."""
 
     name: str
     dtype: str
     shape: tuple[int, ...]
-    decoded_from: str | None = None
     packed_as: str | None = None
     sections: tuple[str, ...] = ()
     is_whole: bool = False
@@ -67,7 +65,7 @@ class SourceTensor:
     @property
     def nbytes(self) -> int:
         if self.packed_as is not None:
-            sizes = weight_format(self.packed_as).sections(*self.shape)
+            sizes = weight_format(self.packed_as).sections(self.rows, self.shape[-1])
             return sizes[0] if self.sections else sum(sizes)
         return -(-math.prod(self.shape) * DTYPE_BITS[self.dtype] // 8)
 
