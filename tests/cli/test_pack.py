@@ -1,3 +1,4 @@
+import hashlib
 import json
 import re
 
@@ -146,3 +147,31 @@ def test_formats_that_cannot_be_are_one_line_and_exit_code_2(
     assert (result.code, result.stderr.count("\n")) == (2, 1)
     assert message in result.stderr
     assert not (tmp_path / "m.uring.partial").exists()
+
+
+def downloaded(checkpoint):
+    """The checkpoint with what a download into a directory leaves: the digest of every file."""
+    kept = checkpoint / ".cache" / "huggingface" / "download"
+    kept.mkdir(parents=True)
+    for path in [path for path in checkpoint.iterdir() if path.is_file()]:
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        (kept / f"{path.name}.metadata").write_text(f"0123\n{digest}\n1733000000.0\n")
+    return checkpoint
+
+
+def test_a_source_is_checked_first_where_that_is_asked_for(command_line, checkpoint, tmp_path):
+    result = command_line("pack", downloaded(checkpoint), tmp_path / "m.uring", "--check-source")
+    assert result.code == 0
+    assert re.match(r"\d files, .* KiB, as published\n", result.stderr)
+
+
+def test_a_source_that_is_not_what_was_published_is_not_packed(command_line, checkpoint, tmp_path):
+    downloaded(checkpoint)
+    shard = sorted(checkpoint.glob("*.safetensors"))[0]
+    data = bytearray(shard.read_bytes())
+    data[-1] ^= 1
+    shard.write_bytes(data)
+    result = command_line("pack", checkpoint, tmp_path / "m.uring", "--check-source")
+    assert (result.code, result.stderr.count("\n")) == (4, 1)
+    assert f"{shard}: damaged: its SHA-256 is" in result.stderr
+    assert not (tmp_path / "m.uring").exists()

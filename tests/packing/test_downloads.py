@@ -81,3 +81,10 @@ def test_a_whole_model_beside_a_stale_index_is_used_with_a_note(tmp_path):
 def test_an_index_whose_shards_are_there_is_followed_whatever_lies_beside_it(checkpoint, tmp_path):
     (checkpoint / "model.safetensors").write_bytes(b"not the model")
     assert CheckpointSource.open(checkpoint).notes == []
+
+
+def test_a_config_of_a_gigabyte_is_refused_before_it_is_read(checkpoint):
+    with (checkpoint / "config.json").open("r+b") as file:
+        file.truncate(1 << 30)
+    with pytest.raises(IntegrityError, match=r"config\.json: 1\.00 GiB, more than any config\.json"):
+        open_source(checkpoint)

@@ -61,7 +61,7 @@ def model_from_config(config: Mapping[str, Any], *, experts_per_token: int | Non
     """
     family = config.get("model_type")
     if not isinstance(family, str) or family not in _FAMILIES:
-        named = f"'{family}'" if isinstance(family, str) else "missing"
+        named = ascii(family[:60]) if isinstance(family, str) else "missing"
         raise UnsupportedModelError(
             f"model_type is {named}", hint=f"supported families: {', '.join(supported_families())}"
         )

@@ -24,6 +24,7 @@ from uringinfer.packing.source import Bytes, SourceTensor
 from uringinfer.packing.windows import read_range
 from uringinfer.storage.direct import StorageFile, open_file
 from uringinfer.storage.regular import open_regular
+from uringinfer.units import format_size
 
 INDEX_NAME = "model.safetensors.index.json"
 SINGLE_NAME = "model.safetensors"
@@ -42,6 +43,10 @@ AUXILIARY_NAMES = (
     "chat_template.json",
 )
 """Files that a container keeps so that it needs nothing else."""
+
+_MOST_BYTES = {"config.json": 16 << 20, "generation_config.json": 16 << 20}
+_MOST_OF_OTHERS = 512 << 20
+"""Small files are read whole; no published one comes near this."""
 
 _SHOWN_FAULTS = 5
 
@@ -133,6 +138,12 @@ def _collector_paused() -> Iterator[None]:
 def _read(path: Path) -> bytes:
     try:
         with open_regular(path) as file:
+            nbytes, most = os.fstat(file.fileno()).st_size, _MOST_BYTES.get(path.name, _MOST_OF_OTHERS)
+            if nbytes > most:
+                raise IntegrityError(
+                    f"{path}: {format_size(nbytes)}, more than any {path.name} ({format_size(most)})",
+                    hint="it is another file, or damaged: download it again",
+                )
             data = file.read()
     except FileNotFoundError:
         reason = missing_reason(path.parent, path.name)
