@@ -6,6 +6,7 @@ from uringinfer.container.codebooks import codebook_memory
 from uringinfer.container.manifest import Bank, Manifest
 from uringinfer.kernels import Kernels
 from uringinfer.models.base import Model
+from uringinfer.residency.experts import FEW_TOKENS
 
 
 def kernel_bytes(manifest: Manifest, model: Model, kernels: Kernels, chunk: int, arrays: int) -> int:
@@ -33,10 +34,12 @@ def kernel_bytes(manifest: Manifest, model: Model, kernels: Kernels, chunk: int,
 
 
 def _bank_bytes(bank: Bank, kernels: Kernels, chunk: int, per_token: int) -> int:
-    """Of one expert that all tokens of a chunk chose, or of all that a single token chose."""
+    """Of one expert that all tokens of a chunk chose, or of all that a few tokens chose."""
     matrices = [part for part in bank.parts if len(part.shape) > 1]
 
     def all_products(tokens: int) -> int:
         return sum(kernels.product_bytes(part.format, part.rows, part.cols, tokens) for part in matrices)
 
-    return max(all_products(chunk), per_token * all_products(1))
+    if any(part.format.bind is not None for part in matrices):
+        return all_products(chunk)  # with a codebook, one network goes after the other
+    return max(all_products(chunk), min(chunk, FEW_TOKENS) * per_token * all_products(1))

@@ -29,6 +29,7 @@ from uringinfer.models import model_from_config
 from uringinfer.models.base import Model
 from uringinfer.packing.conversion import squares_of
 from uringinfer.packing.error_report import coming_notes, requantising_notes, summarise_errors
+from uringinfer.packing.job_memory import job_bytes, jobs_within, smallest_read
 from uringinfer.packing.journal import Finished
 from uringinfer.packing.layout import Block, Layout, as_segment_size, make_layout
 from uringinfer.packing.parts import LayerRange, blocks_of_layers
@@ -44,6 +45,7 @@ from uringinfer.packing.staging import Staging, check_replaceable, lacking_space
 from uringinfer.packing.windows import Bytes, aligned_buffer, read_range
 from uringinfer.packing.writer import BUFFER_BYTES, BlockStream
 from uringinfer.packing.zeros import WatchedSource
+from uringinfer.planning.machine import Machine
 from uringinfer.storage.direct import StorageFile, open_file
 
 Progress = Callable[[int, int], None]
@@ -115,7 +117,8 @@ def pack(
     weights that codebooks are learned from: the same seed gives the same bytes. `jobs` threads read and
     write, 1 to `MAX_JOBS`, but no more than there are segments and records. Each holds 8 MiB, the scales
     that it makes or that GGUF stores among the codes, until these are written, and the rows that it converts
-    where they are no run of bytes: this bounds the memory, whatever the model's size. `force` replaces an
+    where they are no run of bytes: this bounds the memory, whatever the model's size; and there are no more
+    of them than fit into what this process may use. `force` replaces an
     existing container once the new one is whole; `dry_run` checks and lays out, and writes nothing, and says
     in its notes if the space is not there. Interrupted at any point, the same call continues and gives the
     same bytes. With `layers` only their part is written, for a later call to continue and one without
@@ -123,7 +126,8 @@ def pack(
     whole and every checksum in it has been read back.
 
     Raises UsageError, IntegrityError and UnsupportedModelError for a checkpoint or output that will not do,
-    before anything is written; EnvironmentError_ if space runs out or the drive refuses.
+    before anything is written; BudgetError if not even one job fits; EnvironmentError_ if space runs out or
+    the drive refuses.
     """
     if jobs is not None and not 1 <= jobs <= MAX_JOBS:
         raise UsageError(f"{jobs} jobs were asked for", hint=f"give 1 to {MAX_JOBS}")
@@ -231,11 +235,6 @@ def _with_results(layout: Layout, blocks: Sequence[Finished]) -> Manifest:
     return replace(layout.manifest, segments=segments, banks=banks, errors=errors)
 
 
-def _smallest_read(run: Run) -> int:
-    """Bytes that a buffer must have room for at once."""
-    return min(run.unit_bytes, run.nbytes) if run.is_splittable else run.nbytes
-
-
 class _Job:
     """One run of `pack`: the staging directory and the threads that fill it with the `wanted` blocks (all if
     None)."""
@@ -266,7 +265,8 @@ class _Job:
     def run(self, jobs: int, progress: Progress | None) -> list[Finished]:
         """Writes what is wanted and not written yet, with at most `jobs` threads; what every such block
         became. The first error of a worker is raised."""
-        jobs = max(1, min(jobs, len(self._wanted)))
+        each = job_bytes(self._layout.blocks[index] for index in self._wanted)
+        jobs = jobs_within(max(1, min(jobs, len(self._wanted))), each, Machine.read())
         if self.staging.journal.finished:
             self._readable = {name: open_file(file.path) for name, file in self.staging.files.items()}
         with ThreadPoolExecutor(jobs, thread_name_prefix="pack") as pool:
@@ -298,7 +298,7 @@ class _Job:
                 self._count(resumed=block.nbytes)
                 continue
             runs = block.runs()
-            needed = max(map(_smallest_read, runs)) + ALIGNMENT
+            needed = max(map(smallest_read, runs)) + ALIGNMENT
             if needed > len(buffer):
                 buffer = aligned_buffer(round_up(needed, ALIGNMENT))
             crc = self._write(block, runs, buffer)
@@ -321,7 +321,7 @@ class _Job:
         stream = BlockStream(self.staging.files[block.file], block.offset, buffer)
         for run in runs:
             stream.zeros(run.offset - stream.position)
-            unit_bytes, smallest = run.unit_bytes, _smallest_read(run)
+            unit_bytes, smallest = run.unit_bytes, smallest_read(run)
             start, left = 0, run.nbytes
             while left:
                 if self._stop.is_set():
