@@ -263,3 +263,51 @@ INLINE struct byte_pair fp4_bytes(const unsigned char *p)
         EACH_INT(_mm256_shuffle_epi8(table, codes.odd.lo), _mm256_shuffle_epi8(table, codes.odd.hi)),
     };
 }
+
+INLINE vbytes vbytes_load(const unsigned char *p) { return vi_load(p); }
+INLINE __m256i signed_half(const unsigned char *magnitudes, const unsigned char *signs, int zero)
+{
+    const __m256i spread = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3,
+                                            3, 3, 3, 3, 3, 3);
+    const __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201);
+    int word;
+    memcpy(&word, signs, sizeof word);
+    const __m256i picked = _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(word), spread), bit);
+    const __m256i minus = _mm256_cmpeq_epi8(picked, bit), bytes = _mm256_loadu_si256((const __m256i *)magnitudes);
+    return _mm256_add_epi8(_mm256_set1_epi8((char)zero), _mm256_sub_epi8(_mm256_xor_si256(bytes, minus), minus));
+}
+INLINE vbytes vbytes_signed(const unsigned char *magnitudes, const unsigned char *signs, int zero)
+{
+    return EACH_INT(signed_half(magnitudes, signs, zero), signed_half(magnitudes + 32, signs + 4, zero));
+}
+INLINE vbytes vbytes_table(vbytes codes, const unsigned char *table)
+{
+    const __m256i both = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)table));
+    return EACH_INT(_mm256_shuffle_epi8(both, codes.lo), _mm256_shuffle_epi8(both, codes.hi));
+}
+INLINE vbytes vbytes_add(vbytes a, vbytes b)
+{
+    return EACH_INT(_mm256_add_epi8(a.lo, b.lo), _mm256_add_epi8(a.hi, b.hi));
+}
+INLINE vbytes vbytes_quarters(const unsigned char *p)
+{
+    return EACH_INT(_mm256_set_m128i(_mm_set1_epi8((char)p[1]), _mm_set1_epi8((char)p[0])),
+                    _mm256_set_m128i(_mm_set1_epi8((char)p[3]), _mm_set1_epi8((char)p[2])));
+}
+/* Bytes of both operands as words, the even ones and the odd ones apart: no product of bytes is cut off. */
+INLINE __m256i dot_any_half(__m256i sum, __m256i w, __m256i x)
+{
+    const __m256i even = _mm256_and_si256(w, _mm256_set1_epi16(255)), odd = _mm256_srli_epi16(w, 8);
+    const __m256i x_even = _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8), x_odd = _mm256_srai_epi16(x, 8);
+    return _mm256_add_epi32(_mm256_add_epi32(sum, _mm256_madd_epi16(even, x_even)), _mm256_madd_epi16(odd, x_odd));
+}
+INLINE vi vi_dot_any(vi sum, vbytes w, vi x)
+{
+    return EACH_INT(dot_any_half(sum.lo, w.lo, x.lo), dot_any_half(sum.hi, w.hi, x.hi));
+}
+INLINE vf vf_pairs_at(const float *p)
+{
+    const __m256 eight = _mm256_loadu_ps(p);
+    return EACH(_mm256_permutevar8x32_ps(eight, _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3)),
+                _mm256_permutevar8x32_ps(eight, _mm256_setr_epi32(4, 4, 5, 5, 6, 6, 7, 7)));
+}

@@ -3,6 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#define LOOK_UP_WORDS /* bytes_avx512.h */
 #define INLINE static inline __attribute__((always_inline))
 
 enum {
@@ -191,4 +192,32 @@ INLINE struct byte_pair fp4_bytes(const unsigned char *p)
         _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
     const struct byte_pair codes = nibble_bytes(p);
     return (struct byte_pair){_mm512_shuffle_epi8(table, codes.even), _mm512_shuffle_epi8(table, codes.odd)};
+}
+
+INLINE vbytes vbytes_load(const unsigned char *p) { return vi_load(p); }
+INLINE vbytes vbytes_signed(const unsigned char *magnitudes, const unsigned char *signs, int zero)
+{
+    const __m512i bytes = _mm512_loadu_si512(magnitudes), zeros = _mm512_set1_epi8((char)zero);
+    uint64_t minus;
+    memcpy(&minus, signs, sizeof minus);
+    return _mm512_mask_sub_epi8(_mm512_add_epi8(zeros, bytes), _cvtu64_mask64(minus), zeros, bytes);
+}
+INLINE vbytes vbytes_table(vbytes codes, const unsigned char *table)
+{
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)table)), codes);
+}
+INLINE vbytes vbytes_add(vbytes a, vbytes b) { return _mm512_add_epi8(a, b); }
+INLINE vbytes vbytes_quarters(const unsigned char *p)
+{
+    int four;
+    memcpy(&four, p, sizeof four);
+    const __m512i quarter = _mm512_setr_epi32(0, 0, 0, 0, 0x01010101, 0x01010101, 0x01010101, 0x01010101, 0x02020202, 0x02020202,
+                                              0x02020202, 0x02020202, 0x03030303, 0x03030303, 0x03030303, 0x03030303);
+    return _mm512_shuffle_epi8(_mm512_set1_epi32(four), quarter);
+}
+INLINE vi vi_dot_any(vi sum, vbytes w, vi x) { return _mm512_dpbusd_epi32(sum, w, x); }
+INLINE vf vf_pairs_at(const float *p)
+{
+    const __m512i pair = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+    return _mm512_permutexvar_ps(pair, _mm512_castps256_ps512(_mm256_loadu_ps(p)));
 }

@@ -331,3 +331,50 @@ INLINE struct byte_pair fp4_bytes(const unsigned char *p)
     }
     return pair;
 }
+
+/* 64 bytes. */
+INLINE vbytes vbytes_load(const unsigned char *p)
+{
+    vbytes a;
+    memcpy(&a, p, sizeof a);
+    return a;
+}
+/* 64 magnitudes with the signs of eight bytes of bits, each plus `zero`. */
+INLINE vbytes vbytes_signed(const unsigned char *magnitudes, const unsigned char *signs, int zero)
+{
+    vbytes a;
+    for (int i = 0; i < 64; i++)
+        a.at[i] = (unsigned char)(signs[i / 8] >> i % 8 & 1 ? zero - magnitudes[i] : zero + magnitudes[i]);
+    return a;
+}
+/* Each code below 16 becomes what the table says. */
+INLINE vbytes vbytes_table(vbytes codes, const unsigned char *table)
+{
+    for (int i = 0; i < 64; i++)
+        codes.at[i] = table[codes.at[i]];
+    return codes;
+}
+INLINE vbytes vbytes_add(vbytes a, vbytes b)
+{
+    for (int i = 0; i < 64; i++)
+        a.at[i] = (unsigned char)(a.at[i] + b.at[i]);
+    return a;
+}
+/* Four bytes, each for sixteen neighbours. */
+INLINE vbytes vbytes_quarters(const unsigned char *p)
+{
+    vbytes a;
+    for (int i = 0; i < 64; i++)
+        a.at[i] = p[i / 16];
+    return a;
+}
+/* vi_dot for any unsigned bytes w. */
+INLINE vi vi_dot_any(vi sum, vbytes w, vi x) { return vi_dot(sum, w, x); }
+/* Eight floats, each for two neighbouring lanes. */
+INLINE vf vf_pairs_at(const float *p)
+{
+    float pairs[16];
+    for (int i = 0; i < 16; i++)
+        pairs[i] = p[i / 2];
+    return vf_load(pairs);
+}

@@ -51,6 +51,7 @@ static inline struct product new_product(const struct format_ops *form, const st
         .scale_rows = form->square ? group : 1,
         .codes = bytes + matrix->sections[0],
         .scales = bytes + matrix->sections[1],
+        .more = bytes + matrix->sections[2],
     };
 }
 

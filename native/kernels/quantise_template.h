@@ -68,8 +68,8 @@ SHARED void quantise_block(const float *x, float scale, int zero, signed char *b
     vi_store(block + SURPLUS_AT, surplus);
 }
 
-/* x [columns], at most a panel, -> its blocks. */
-SHARED void quantise_panel(const float *x, long columns, int zero, signed char *panel)
+/* What x [columns], at most a panel, is multiplied by before it is rounded, and the panel's factor. */
+INLINE float panel_scale(const float *x, long columns, float *factor)
 {
     const uint32_t bits = largest_bits(x, columns);
     const int finite = bits < 0x7f800000;
@@ -80,7 +80,16 @@ SHARED void quantise_panel(const float *x, long columns, int zero, signed char *
     memcpy(&scale, &scale_bits, sizeof scale);
     if (largest * scale > LARGEST_INTEGER)
         scale *= 0.5f;
-    const float factor = finite ? FACTOR_SHIFT / scale : __builtin_nanf("");
+    *factor = finite ? FACTOR_SHIFT / scale : __builtin_nanf("");
+    return scale;
+}
+
+/* x [columns], at most a panel, -> its blocks. */
+SHARED void quantise_panel(const float *x, long columns, int zero, signed char *panel)
+{
+    float factor;
+    const float scale = panel_scale(x, columns, &factor);
+    const int finite = factor == factor;
     for (long col = 0; col < columns; col += INTEGER_BLOCK, panel += INTEGER_BYTES) {
         float padded[INTEGER_BLOCK] = {0};
         const long count = columns - col < INTEGER_BLOCK ? columns - col : INTEGER_BLOCK;

@@ -41,7 +41,7 @@ struct product {
     long group;        /* columns that share a scale */
     long code_stride, scale_stride; /* bytes from one row of codes, of scales, to the next */
     long scale_rows;   /* rows that share a row of scales */
-    const void *codes, *scales;
+    const void *codes, *scales, *more; /* the first three sections */
     const float *x;
     long x_stride;
     float *out;

@@ -19,6 +19,7 @@ from uringinfer.kernels.block_formats import FP4_PAIRS, FP8_VALUES, decode_nibbl
 from uringinfer.kernels.weight_format import Bytes, Floats, RowIndex, WeightFormat
 
 NVFP4_GROUP = 16
+_WHOLE_ROW = 1 << 30
 
 
 def _nvfp4_sections(rows: int, cols: int) -> tuple[int, ...]:
@@ -59,5 +60,6 @@ FP8_ROW = WeightFormat(
     row_granularity=1,
     sections=lambda rows, cols: (rows * cols, 4 * rows),
     decode_into=_decode_fp8_row,
+    group=_WHOLE_ROW,
 )
 SCALED = (NVFP4_TIMES, NVFP4_OVER, FP8_ROW)

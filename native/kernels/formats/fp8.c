@@ -59,3 +59,12 @@ const struct format_ops FORMAT_OPS(fp8_b16) = {
     .rows = fp8_small_rows,
     .transposed = fp8_small_transposed,
 };
+const struct format_ops FORMAT_OPS(fp8_row) = {
+    .block = LANES,
+    .row_block = 1,
+    .row_bytes = 1,
+    .scale_bytes = 4,
+    .arrange = arrange_lanes,
+    .rows = fp8_small_rows,
+    .transposed = fp8_small_transposed,
+};
