@@ -34,7 +34,7 @@ def chat_tokenizer(tmp_path_factory):
     """A byte-level tokenizer that knows the markup of every template in `chat_templates`, and Kimi K3's."""
     directory = tokenizer_files.write(
         tmp_path_factory.mktemp("chat"),
-        tokenizer_files.with_chat_markup(),
+        tokenizer_files.with_kimi_k3_markup(),
         tokenizer_config={"bos_token": "<|endoftext|>", "eos_token": "<|im_end|>"},
     )
     return Tokenizer.open(directory)

@@ -196,3 +196,14 @@ def test_structure_becomes_control_tokens_and_a_users_copy_of_it_does_not(render
     control = {token.id for token in chat_tokenizer.control_tokens}
     assert [i for i in ids if i in control] == [i for i in honest if i in control]
     assert chat_tokenizer.decode(ids).count(hostile) == 3
+
+
+def test_a_template_that_others_wrote_into_the_files_does_not_take_the_formats_place(
+    chat_tokenizer, tmp_path
+):
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": "approximately"}))
+    assert find_renderer(tmp_path, chat_tokenizer).name == "the built-in format for Kimi K3"
+    (tmp_path / "chat_template.jinja").write_text("a user's own")
+    own = find_renderer(tmp_path, chat_tokenizer)
+    assert own.name == str(tmp_path / "chat_template.jinja")
+    assert isinstance(own.reply_parser(own.render(ChatRequest([]))), KimiK3ReplyParser)

@@ -81,11 +81,19 @@ def write(directory: Path, document: dict, **settings: dict) -> Path:
 
 def with_chat_markup() -> dict:
     """`byte_level` with the markup of many chat formats: turn markers special, thinking and tools not."""
-    document = byte_level()
     names = ("start_header_id", "end_header_id", "eot_id", "user", "assistant", "system", "end")
-    special = [f"<|{name}|>" for name in (*names, "open", "close", "sep", "end_of_msg")]
-    special += ["[INST]", "[/INST]"]
+    special = [f"<|{name}|>" for name in names] + ["[INST]", "[/INST]"]
     visible = ["<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"]
+    return _adding(byte_level(), special, visible)
+
+
+def with_kimi_k3_markup() -> dict:
+    """`with_chat_markup` and the four markers by which Kimi K3's tokenizer is known."""
+    names = ("open", "close", "sep", "end_of_msg")
+    return _adding(with_chat_markup(), [f"<|{name}|>" for name in names], [])
+
+
+def _adding(document: dict, special: list[str], visible: list[str]) -> dict:
     next_id = 1 + max(entry["id"] for entry in document["added_tokens"])
     for token_id, content in enumerate(special + visible, start=next_id):
         flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}

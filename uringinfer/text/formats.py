@@ -8,6 +8,7 @@ from uringinfer.errors import EnvironmentError_, IntegrityError, UsageError
 from uringinfer.text import kimi_k2, kimi_k3
 from uringinfer.text.chat import ChatTemplate
 from uringinfer.text.files import read_utf8
+from uringinfer.text.kimi_k3_replies import has_markers
 from uringinfer.text.rendering import Renderer
 from uringinfer.text.settings import read_json
 from uringinfer.text.tokenizer import Tokenizer
@@ -31,18 +32,15 @@ def find_renderer(
 def _find_renderer(directory: Path, tokenizer: Tokenizer, file: Path | None) -> Renderer | None:
     if file is not None:
         return _asked_for(file, tokenizer)
+    # Kimi K3 was released without a template: what others wrote into its files is an approximation
+    if has_markers(tokenizer) and not (directory / "chat_template.jinja").exists():
+        return kimi_k3.KimiK3Renderer(tokenizer)
     found = find_template(directory)
     if found is not None:
         return ChatTemplate(found[0], tokenizer, name=found[1])
-    if _has(tokenizer, kimi_k3.MARKERS):
-        return kimi_k3.KimiK3Renderer(tokenizer)
-    if _has(tokenizer, kimi_k2.MARKERS):
+    if all(tokenizer.id_of(marker) is not None for marker in kimi_k2.MARKERS):
         return ChatTemplate(kimi_k2.TEMPLATE, tokenizer, name=kimi_k2.NAME)
     return None
-
-
-def _has(tokenizer: Tokenizer, markers: tuple[str, ...]) -> bool:
-    return all(tokenizer.id_of(marker) is not None for marker in markers)
 
 
 def find_template(directory: Path) -> tuple[str, str] | None:

@@ -18,7 +18,6 @@ from uringinfer.text.kimi_k3_results import name_of_call, with_results_in_order
 from uringinfer.text.rendering import ChatRequest, Message, Segment
 from uringinfer.text.tokenizer import Tokenizer
 
-MARKERS = (OPEN, CLOSE, SEPARATOR, END)
 EFFORTS = ("low", "high", "max")
 NO_EFFORTS = ("none", "minimal", "off")
 """Efforts that mean not to think."""

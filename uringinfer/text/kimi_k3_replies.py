@@ -19,6 +19,11 @@ OPEN, CLOSE, SEPARATOR, END = "<|open|>", "<|close|>", "<|sep|>", "<|end_of_msg|
 _ATTRIBUTE = re.compile(r'\s*([^\s=]+)=(?:"([^"]*)"?|(\S*))')
 
 
+def has_markers(tokenizer: Tokenizer) -> bool:
+    """Whether the tokenizer is one of Kimi K3."""
+    return all(tokenizer.id_of(marker) is not None for marker in (OPEN, CLOSE, SEPARATOR, END))
+
+
 class KimiK3ReplyParser:
     """The reply to one prompt; see `rendering.ReplyParser`."""
 
