@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -56,7 +58,7 @@ def memory_cgroup(limit: int) -> Iterator[Path]:
                     (group / swap).write_text(value)
             yield group
         finally:
-            group.rmdir()
+            _remove(group)
         return
     raise NoCgroups("needs permission to make a memory cgroup (root)")
 
@@ -75,6 +77,19 @@ def run_in_cgroup(command: Sequence[str], limit: int, *, timeout: float = 300.0,
             timeout=timeout,
         )
         return Run(done.returncode, done.stdout, done.stderr, _peak(group))
+
+
+def _remove(group: Path) -> None:
+    """Removes a cgroup, as soon as the kernel has done with those who were killed in it."""
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            group.rmdir()
+            return
+        except OSError as error:
+            if error.errno != errno.EBUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
 
 
 def uringinfer(*arguments: object) -> list[str]:
