@@ -1,7 +1,5 @@
-"""Whether the small files of a container are what was packed: tokenizer, config, chat template.
-
-They are read whole when a model is opened, so all of them are checked then. What is read with the weights
-(codebooks, checksums of rows) is checked where it is read.
+"""Whether the small files of a container are what was packed: tokenizer, config, chat template, codebooks,
+checksums of rows. All of them are checked when a model is opened; the last two again where they are read.
 """
 
 from __future__ import annotations
@@ -10,21 +8,16 @@ import os
 from pathlib import Path
 
 from uringinfer.container.checksum import crc32
-from uringinfer.container.codebooks import CODEBOOKS_NAME
 from uringinfer.container.manifest import MANIFEST_NAME, AuxiliaryFile, Manifest
-from uringinfer.container.row_checksums import ROW_CHECKSUMS_NAME
 from uringinfer.errors import EnvironmentError_, IntegrityError
 from uringinfer.storage.regular import open_regular
 
-READ_WITH_WEIGHTS = frozenset({CODEBOOKS_NAME, ROW_CHECKSUMS_NAME})
 _PIECE = 1 << 20
 
 
 def check_small_files(directory: Path, manifest: Manifest) -> None:
     """Raises IntegrityError naming the first file whose bytes are not those that were packed."""
     for file in manifest.files:
-        if file.name in READ_WITH_WEIGHTS:
-            continue
         found = file_checksum(directory / file.name)
         if found != file.crc32:
             raise IntegrityError(
