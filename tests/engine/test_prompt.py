@@ -31,3 +31,11 @@ def test_a_tokenizer_that_cannot_be_used_leaves_token_numbers_alone(tmp_path, ch
     assert prompter.prompt_ids([1, 2], {})[0] == [1, 2]
     with pytest.raises(error):
         prompter.prompt_ids("text", {})
+
+
+def test_a_picture_is_refused_where_a_reply_is_wanted(tmp_path):
+    document = tokenizer_files.with_kimi_k3_markup()
+    prompter = Prompter(tokenizer_files.write(tmp_path, document))
+    parts = [{"type": "text", "text": "What is this?"}, {"type": "image_url", "image_url": {"url": "x"}}]
+    with pytest.raises(UsageError, match="message 1 holds a part of type 'image_url'; only text"):
+        prompter.prompt_ids([{"role": "user", "content": parts}], {})

@@ -207,3 +207,10 @@ def test_a_template_that_others_wrote_into_the_files_does_not_take_the_formats_p
     own = find_renderer(tmp_path, chat_tokenizer)
     assert own.name == str(tmp_path / "chat_template.jinja")
     assert isinstance(own.reply_parser(own.render(ChatRequest([]))), KimiK3ReplyParser)
+
+
+@pytest.mark.parametrize("value", [b"bytes", 10**5000, {1, 2}], ids=["bytes", "a long number", "a set"])
+def test_arguments_that_json_has_not_are_refused(renderer, value):
+    call = {"function": {"name": "f", "arguments": {"a": value}}}
+    with pytest.raises(UsageError, match="cannot be written as JSON"):
+        renderer.render(ChatRequest([{"role": "assistant", "content": "", "tool_calls": [call]}]))

@@ -17,6 +17,7 @@ from uringinfer.container.small_files import check_small_files
 from uringinfer.errors import UringinferError, UsageError
 from uringinfer.packing.gguf_files import holds_gguf
 from uringinfer.packing.sources import open_source
+from uringinfer.text.chat_messages import check_only_text
 from uringinfer.text.formats import find_renderer
 from uringinfer.text.openai_request import read_request
 from uringinfer.text.rendering import ChatRequest, Message, Renderer, ReplyParser, Segment
@@ -183,5 +184,6 @@ class Prompter:
             response_format=asked.get("response_format"),
             variables=asked.get("variables") or {},
         )
+        check_only_text(messages)
         segments = template.render(request)
         return self.need_tokenizer().encode_segments(segments), template.reply_parser(segments)

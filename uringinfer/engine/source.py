@@ -41,7 +41,9 @@ def find_container(
     if announce is not None:
         nbytes = sum(file.stat().st_size for file in files)
         announce(f"packing {path} ({format_size(nbytes)}) once, into {target}")
-    pack(path, target, progress=progress and (lambda done, total: progress("packing", done, total)))
+    report = pack(path, target, progress=progress and (lambda done, total: progress("packing", done, total)))
+    for note in report.notes if announce is not None else ():
+        announce(f"note: {note}")
     return target
 
 

@@ -29,6 +29,19 @@ def normal_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     return [_normal(message, place) for place, message in enumerate(messages, start=1)]
 
 
+def check_only_text(messages: Sequence[Message]) -> None:
+    """Raises UsageError for a message with a picture or a sound: what a model would be fed is their place."""
+    for place, message in enumerate(messages, start=1):
+        content = message.get("content") if isinstance(message, Mapping) else None
+        for part in content if isinstance(content, list | tuple) else ():
+            kind = part.get("type") if isinstance(part, Mapping) else None
+            if kind not in (None, "text"):
+                raise UsageError(
+                    f"message {place} holds a part of type {kind!r}; only text can be fed",
+                    hint="leave it out, or describe it in words",
+                )
+
+
 def forms_of(messages: list[dict[str, Any]], source: str) -> list[list[dict[str, Any]]]:
     """The messages with calls' arguments as they are, as objects and as texts, the most likely form first.
 

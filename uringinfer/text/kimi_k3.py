@@ -312,9 +312,11 @@ def _arguments(arguments: Any) -> Iterator[tuple[str, dict[str, str], str]]:
     if not isinstance(arguments, Mapping):
         raise UsageError(f"a call's arguments are {_kind(arguments)}", hint="give an object")
     for key, value in arguments.items():
-        kind = _kind(value)
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        yield "argument", {"key": str(key), "type": kind}, text
+        try:
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise UsageError(f"a call's argument cannot be written as JSON ({error})") from None
+        yield "argument", {"key": str(key), "type": _kind(value)}, text
 
 
 def _kind(value: Any) -> str:
