@@ -42,8 +42,9 @@ def find_container(
         nbytes = sum(file.stat().st_size for file in files)
         announce(f"packing {path} ({format_size(nbytes)}) once, into {target}")
     report = pack(path, target, progress=progress and (lambda done, total: progress("packing", done, total)))
-    for note in report.notes if announce is not None else ():
-        announce(f"note: {note}")
+    if announce is not None:
+        for note in report.notes:
+            announce(f"note: {note}")
     return target
 
 
