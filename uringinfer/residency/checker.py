@@ -55,10 +55,14 @@ class ReadChecker:
         self.notes: list[str] = []
         """What was read damaged and was right when it was read again."""
 
+    def hands_over(self, nbytes: int) -> bool:
+        """Whether `start` takes a read of so many bytes."""
+        return nbytes >= HAND_OVER_BYTES
+
     def start(self, data: Bytes) -> Started | None:
         """Begins to compute the checksum of `data`, which must not change until `confirm` has it; None if
         that is not worth another thread."""
-        if data.size < HAND_OVER_BYTES:
+        if not self.hands_over(data.size):
             return None
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="check")

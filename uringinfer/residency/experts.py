@@ -325,9 +325,7 @@ class ExpertCache:
         requests = [self._records.request(entry.key, entry.slot.memory, priority) for entry in entries]
         self._bytes[COUNTED_AS[priority]] += sum(request.destination.size for request in requests)
         for entry, ticket in zip(entries, self._reader.submit_each(requests), strict=True):
-            entry.slot.ticket = ticket
-            self.checks.began(entry)
-            entry.failed = False
+            self.checks.began(entry, ticket)
             self._pinned.add(entry.key)
 
     def _finish_read(self, entry: Resident) -> None:

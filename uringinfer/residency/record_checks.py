@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from uringinfer.residency.checker import HAND_OVER_BYTES, ReadChecker
+from uringinfer.residency.checker import ReadChecker
 from uringinfer.residency.policies import ExpertKey
 from uringinfer.residency.records import ExpertRecords
 from uringinfer.residency.turn import Resident
-from uringinfer.storage.reader import Priority
+from uringinfer.storage.reader import Priority, Ticket
 
 
 class RecordChecks:
@@ -15,12 +15,15 @@ class RecordChecks:
     def __init__(self, records: ExpertRecords, checker: ReadChecker | None) -> None:
         self._records = records
         self._checker = checker
-        self._early = checker is not None and records.slot_bytes >= HAND_OVER_BYTES
+        self.is_early = checker is not None and checker.hands_over(records.slot_bytes)
+        """Whether `poll` has anything to do: whether records are so large that they are checked ahead."""
         self._in_flight: dict[ExpertKey, Resident] = {}
 
-    def began(self, entry: Resident) -> None:
-        """The read of `entry` was submitted."""
-        if self._early:
+    def began(self, entry: Resident, ticket: Ticket) -> None:
+        """The read of `entry` was submitted: its slot waits for `ticket`."""
+        entry.slot.ticket = ticket
+        entry.failed = False
+        if self.is_early:
             self._in_flight[entry.key] = entry
 
     def poll(self) -> None:

@@ -57,6 +57,8 @@ class SegmentRing:
         self._segments = tuple(segments)
         self._slots = [Slot(memory) for memory in slots]
         self._checker = checker
+        self.is_early = checker is not None and checker.hands_over(largest)
+        """Whether `poll` has anything to do: whether segments are so large that they are checked ahead."""
         self._poison = poison
         self._taken = 0
         self.wait_seconds = 0.0

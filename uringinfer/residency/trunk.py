@@ -179,7 +179,8 @@ class Trunk:
                 self._tables,
                 self._embeddings,
                 self._take,
-                self._poll,
+                # called behind every product, so nothing is called that has nothing to do
+                self._poll if self._is_early else self._reader.poll,
                 self._experts,
             )
             if self._timeline is not None:
@@ -235,10 +236,14 @@ class Trunk:
     def _poll(self) -> None:
         """Keeps reads moving, and checks of what has arrived."""
         self._reader.poll()
-        if self._checker is not None:
-            self._ring.poll()
-            if self._experts is not None:
-                self._experts.checks.poll()
+        self._ring.poll()
+        if self._experts is not None:
+            self._experts.checks.poll()
+
+    @property
+    def _is_early(self) -> bool:
+        """Whether there are reads so large that they are checked while others are computed."""
+        return self._ring.is_early or (self._experts is not None and self._experts.checks.is_early)
 
     def _restart_ring(self) -> None:
         self._ring.restart()
