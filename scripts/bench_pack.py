@@ -10,7 +10,9 @@ drive stand beside it: fio at once, the slower of both directions, and by turns,
 and then writing it comes to, however large the part: read * write / (read + write).
 
     python scripts/bench_pack.py --directory /mnt/nvme --size 4GB
-    python scripts/bench_pack.py --json
+    python scripts/bench_pack.py --gguf --json
+
+With --gguf the model is a mixture of experts as a GGUF file in four parts, quantised as Q4_K_M is.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from typing import Any
 
 from bench_reader import Cell, read_once
 from fio import require_fio, run_fio
+from make_gguf import write_mixture
 from make_synthetic import layers_for_size, llama_config, llama_tensors, write_checkpoint
 
 from uringinfer.storage.direct import open_file
@@ -45,7 +48,7 @@ QUEUE_DEPTH = 8
 
 def fio_rates(checkpoint: Path, scratch: Path) -> dict[str, float]:
     """GB/s of reading, of writing, and of each when both go on at once."""
-    source = max(checkpoint.glob("*.safetensors"), key=lambda path: path.stat().st_size)
+    source = max(_weights(checkpoint), key=lambda path: path.stat().st_size)
     job = {"nbytes": source.stat().st_size // BLOCK_BYTES * BLOCK_BYTES, "block_bytes": BLOCK_BYTES}
     job |= {"queue_depth": QUEUE_DEPTH, "huge": True}
 
@@ -62,6 +65,10 @@ def fio_rates(checkpoint: Path, scratch: Path) -> dict[str, float]:
         rates["read_while_writing"], rates["write_while_reading"] = (future.result() for future in both)
     scratch.unlink()
     return rates
+
+
+def _weights(checkpoint: Path) -> list[Path]:
+    return [file for file in checkpoint.iterdir() if file.suffix in (".safetensors", ".gguf")]
 
 
 def run_command(*arguments: object) -> dict[str, Any]:
@@ -154,17 +161,23 @@ def main() -> None:
     parser.add_argument("--size", type=parse_size, default=4 * 10**9, help="of the model")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--jobs", type=int, help="of pack; by default its own default")
+    parser.add_argument("--gguf", action="store_true", help="a quantised mixture, as GGUF in parts")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     version = require_fio()
     with tempfile.TemporaryDirectory(dir=options.directory, prefix="bench-pack-") as name:
         directory = Path(name)
-        config = llama_config(layers=layers_for_size(options.size))
-        nbytes = write_checkpoint(directory / "model", config, llama_tensors(config))
-        with open_file(next((directory / "model").glob("*.safetensors"))) as file:
+        if options.gguf:
+            (directory / "model").mkdir()
+            nbytes = write_mixture(directory / "model", options.size, options.size // 4)
+        else:
+            config = llama_config(layers=layers_for_size(options.size))
+            nbytes = write_checkpoint(directory / "model", config, llama_tensors(config))
+        with open_file(_weights(directory / "model")[0]) as file:
             where = filesystem_name(file.fd)
         machine = f"{where}, {os.cpu_count()} CPUs, Linux {platform.release()}, {version}"
-        conditions = f"{format_size(nbytes)} of bf16 weights, {machine}"
+        what = "a mixture in Q4_K and Q6_K, GGUF in parts" if options.gguf else "bf16 weights"
+        conditions = f"{format_size(nbytes)} of {what}, {machine}"
         rows = [measure(directory / "model", directory, options.jobs) for _ in range(options.rounds)]
     if options.json:
         print(json.dumps({"conditions": conditions, "rounds": rows}, indent=1))
