@@ -1,5 +1,5 @@
-"""Writes a mixture of experts as a GGUF file in parts, quantised as Q4_K_M is: Q4_K, and Q6_K for the head and every
-other layer's values and down projections. The bytes are random, of the size that is asked for.
+"""Writes a mixture of experts as a GGUF file in parts, quantised as Q4_K_M is: Q4_K, and Q6_K for the head
+and every other layer's values and down projections. The bytes are random, of the size that is asked for.
 
     python scripts/make_gguf.py OUT_DIRECTORY --size 4GB --part 1GB
 """

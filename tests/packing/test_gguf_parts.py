@@ -22,7 +22,8 @@ def write_parts(directory, count=3, name="m"):
             writer.add_uint16("split.count", count)
             writer.add_int32("split.tensors.count", len(tensors))
 
-        make_gguf(path, dict(tensors[number::count]), extra=split)
+        each = -(-len(tensors) // count)
+        make_gguf(path, dict(tensors[number * each : (number + 1) * each]), extra=split)
     return paths
 
 

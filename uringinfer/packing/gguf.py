@@ -31,11 +31,12 @@ from uringinfer.packing.gguf_header import GgufHeader, GgufTensor
 from uringinfer.packing.gguf_metadata import Metadata
 from uringinfer.packing.gguf_names import NAMES, ROTARY_FACTORS, Names
 from uringinfer.packing.gguf_parts import read_parts
+from uringinfer.packing.gguf_stub import Before, cut_down
 from uringinfer.packing.gguf_tokenizer import tokenizer_files
 from uringinfer.packing.gguf_types import FLOATS
 from uringinfer.packing.source import Bytes, SourceTensor
 from uringinfer.packing.windows import read_range
-from uringinfer.storage.direct import StorageFile, open_file
+from uringinfer.storage.direct import open_file
 from uringinfer.units import counted
 
 _RATES, _SCORES = ".A_log", "_res_proj.weight"
@@ -46,9 +47,9 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a tensor lies: in which file, and how many rows each of its heads has if they are permuted."""
+    """Where a tensor lies: in which part, and how many rows each of its heads has if they are permuted."""
 
-    file: StorageFile
+    part: int
     tensor: GgufTensor
     head: int | None
 
@@ -60,13 +61,14 @@ class GgufSource:
         first = headers[0]
         self.path = first.path
         self._paths = [header.path for header in headers]
+        self._header_bytes = [len(header.data) for header in headers]
+        self._before = {number: h.before for number, h in enumerate(headers) if h.before is not None}
+        self.part_bytes = [header.nbytes for header in headers]
         self._metadata = Metadata(first.path, first.metadata)
         names = NAMES[self._metadata.architecture]
         self._files = [open_file(path) for path in self._paths]
         stored = {name: tensor for header in headers for name, tensor in header.tensors.items()}
-        files = {
-            name: file for header, file in zip(headers, self._files, strict=True) for name in header.tensors
-        }
+        owners = {name: part for part, header in enumerate(headers) for name in header.tensors}
         drafts = _drafts(stored, model_layers(self._metadata))
         factors = stored.get(ROTARY_FACTORS)
         self.tensors: dict[str, SourceTensor] = {}
@@ -74,10 +76,10 @@ class GgufSource:
         self._computed: dict[str, Callable[[], Floats]] = {}
         for name, tensor in stored.items():
             if name not in drafts and tensor is not factors:
-                self._add(names, names.checkpoint_name(name), _Place(files[name], tensor, None))
+                self._add(names, names.checkpoint_name(name), _Place(owners[name], tensor, None))
         shapes = {name: tensor.shape for name, tensor in self.tensors.items()}
         self.config: dict[str, Any] = make_config(
-            self._metadata, shapes, self._rotary_factors(files.get(ROTARY_FACTORS), factors)
+            self._metadata, shapes, None if factors is None else self._vector(owners[factors.name], factors)
         )
         self._auxiliary, notes = tokenizer_files(self._metadata)
         self.notes = [*notes, *_draft_notes(drafts, stored)]
@@ -105,14 +107,14 @@ class GgufSource:
             self.tensors[name] = SourceTensor(name, FLOATS[tensor.type.name], shape)
         elif len(shape) < 2:
             raise IntegrityError(
-                f"{place.file.path}: the vector {tensor.name!a} is of type {tensor.type.name}"
+                f"{self._paths[place.part]}: the vector {tensor.name!a} is of type {tensor.type.name}"
             )
         else:
             form = FORMAT_OF_TYPE[tensor.type.name]
             self.tensors[name] = SourceTensor(name, "U8", shape, packed_as=form)
-        self._places[name] = _Place(place.file, tensor, self._permuted_head(names, name, shape))
+        self._places[name] = _Place(place.part, tensor, self._permuted_head(names, name, shape))
         if name.endswith(_RATES):
-            self._computed[name] = partial(_logarithms, self._places[name])
+            self._computed[name] = partial(self._logarithms, place.part, tensor)
         if name.endswith(_SCORES):
             scale = name.removesuffix(_SCORES) + "_res_norm.weight"
             self.tensors[scale] = SourceTensor(scale, "F32", (shape[-1],))
@@ -133,7 +135,25 @@ class GgufSource:
     def state(self) -> str:
         """See `TensorSource.state`."""
         stats = [path.stat() for path in self._paths]
-        return repr([(s.st_size, s.st_mtime_ns, s.st_ino) for s in stats])
+        was = [self._before.get(n, Before(s.st_size, s.st_mtime_ns)) for n, s in enumerate(stats)]
+        return repr([(w.nbytes, w.mtime_ns, s.st_ino) for w, s in zip(was, stats, strict=True)])
+
+    @property
+    def given_back(self) -> Mapping[int, Path]:
+        """See `parted.PartedSource.given_back`."""
+        return {part: self._paths[part] for part in self._before}
+
+    def part_of(self, name: str) -> int | None:
+        """See `parted.PartedSource.part_of`."""
+        return self._places[name].part if name in self._places else None
+
+    def give_back(self, part: int) -> int:
+        """See `parted.PartedSource.give_back`. A file with several names is left whole: its space would not
+        become free."""
+        if part in self._before or self._paths[part].stat().st_nlink > 1:
+            return 0
+        self._before[part], nbytes = cut_down(self._paths[part], self._header_bytes[part])
+        return nbytes
 
     def auxiliary_files(self) -> Mapping[str, bytes]:
         config = (json.dumps(self.config, indent=1) + "\n").encode()
@@ -146,18 +166,38 @@ class GgufSource:
             return
         place, row_bytes = self._places[name], self.tensors[name].row_bytes
         if place.head is None:
-            read_range(place.file, place.tensor.offset + start * row_bytes, out)
+            self._read(place.part, place.tensor.offset + start * row_bytes, out)
             return
         low, high = start // place.head * place.head, -(-stop // place.head) * place.head
         rows = np.empty((high - low, row_bytes), np.uint8)
-        read_range(place.file, place.tensor.offset + low * row_bytes, rows.reshape(-1))
+        self._read(place.part, place.tensor.offset + low * row_bytes, rows.reshape(-1))
         wanted = stored_rows(np.arange(start, stop), place.head) - low
         np.take(rows, wanted, axis=0, out=out.reshape(stop - start, row_bytes))
 
-    def _rotary_factors(self, file: StorageFile | None, tensor: GgufTensor | None) -> Floats | None:
-        if file is None or tensor is None:
-            return None
-        return _vector(_Place(file, tensor, None))
+    def _read(self, part: int, offset: int, out: Bytes) -> None:
+        if part in self._before:
+            raise IntegrityError(
+                f"{self._paths[part]}: its weights were given back while it was packed",
+                hint="run that pack again with the same output, it goes on where it was",
+            )
+        read_range(self._files[part], offset, out)
+
+    def _vector(self, part: int, tensor: GgufTensor) -> Floats:
+        """The numbers of a float32 tensor. Raises IntegrityError if it is none."""
+        if tensor.type != GGMLQuantizationType.F32:
+            raise IntegrityError(
+                f"{self._paths[part]}: {tensor.name!a} is of type {tensor.type.name}, not F32"
+            )
+        data = np.empty(tensor.nbytes, np.uint8)
+        self._read(part, tensor.offset, data)
+        return data.view(np.float32)
+
+    def _logarithms(self, part: int, tensor: GgufTensor) -> Floats:
+        """The logarithms of rates that the file has as -exp of them."""
+        rates = -self._vector(part, tensor).astype(np.float64)
+        if not (rates > 0).all():
+            raise IntegrityError(f"{self._paths[part]}: {tensor.name!a} holds a rate that is not negative")
+        return np.log(rates).astype(np.float32)
 
     def close(self) -> None:
         for file in self._files:
@@ -188,27 +228,8 @@ def _shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     return shape
 
 
-def _vector(place: _Place) -> Floats:
-    """The numbers of a float32 tensor. Raises IntegrityError if it is none."""
-    if place.tensor.type != GGMLQuantizationType.F32:
-        raise IntegrityError(
-            f"{place.file.path}: {place.tensor.name!a} is of type {place.tensor.type.name}, not F32"
-        )
-    data = np.empty(place.tensor.nbytes, np.uint8)
-    read_range(place.file, place.tensor.offset, data)
-    return data.view(np.float32)
-
-
 def _ones(count: int) -> Floats:
     return np.ones(count, np.float32)
-
-
-def _logarithms(place: _Place) -> Floats:
-    """The logarithms of rates that the file has as -exp of them."""
-    rates = -_vector(place).astype(np.float64)
-    if not (rates > 0).all():
-        raise IntegrityError(f"{place.file.path}: {place.tensor.name!a} holds a rate that is not negative")
-    return np.log(rates).astype(np.float32)
 
 
 def _drafts(tensors: Mapping[str, GgufTensor], layers: int) -> set[str]:

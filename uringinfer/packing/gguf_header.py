@@ -19,6 +19,7 @@ from typing import Any
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
 from uringinfer.errors import IntegrityError, UnsupportedModelError
+from uringinfer.packing.gguf_stub import MARK_BYTES, Before, read_mark
 from uringinfer.packing.gguf_types import known_type
 from uringinfer.storage.regular import open_regular
 from uringinfer.units import counted
@@ -44,13 +45,15 @@ class GgufTensor:
 @dataclass(frozen=True, slots=True)
 class GgufHeader:
     """`metadata` holds numbers, strings, booleans and lists of these by their GGUF names. `data` is the
-    header's own bytes."""
+    header's own bytes. `before` is what the file was, if it was cut down to its header; `nbytes` is the size
+    that it had."""
 
     path: Path
     nbytes: int
     metadata: dict[str, Any]
     tensors: dict[str, GgufTensor]
     data: bytes
+    before: Before | None = None
 
 
 def read_gguf_header(path: Path) -> GgufHeader:
@@ -69,6 +72,7 @@ def read_gguf_header(path: Path) -> GgufHeader:
             metadata = _read_metadata(cursor, entry_count)
             infos = [_read_tensor_info(cursor) for _ in range(tensor_count)]
             data = view[: cursor.position]
+            before = read_mark(view[cursor.position : cursor.position + MARK_BYTES])
     alignment = metadata.get("general.alignment", _DEFAULT_ALIGNMENT)
     if type(alignment) is not int or alignment <= 0 or alignment & (alignment - 1):
         raise IntegrityError(f"{path}: general.alignment is {alignment!a}, no power of two")
@@ -76,8 +80,9 @@ def read_gguf_header(path: Path) -> GgufHeader:
     tensors = [
         GgufTensor(name, kind, shape, start + offset, size) for name, kind, shape, offset, size in infos
     ]
+    nbytes = before.nbytes if before is not None else nbytes
     _check_ranges(path, nbytes, tensors)
-    return GgufHeader(path, nbytes, metadata, {tensor.name: tensor for tensor in tensors}, data)
+    return GgufHeader(path, nbytes, metadata, {tensor.name: tensor for tensor in tensors}, data, before)
 
 
 class _Cursor:

@@ -44,6 +44,15 @@ class Finished:
         return cls(int(entry["crc32"]), tuple(squares))
 
 
+def is_journal_of(path: Path, key: str) -> bool:
+    """Whether the file is the journal of the job `key`."""
+    try:
+        with path.open("rb") as file:
+            return bool(json.loads(file.readline()) == {"key": key})
+    except (OSError, ValueError):
+        return False
+
+
 class Journal:
     """The journal of one pack, whose directory is locked. `finished`: block index -> what it became."""
 
@@ -87,6 +96,10 @@ class Journal:
                 f"cannot write to {self._path}: {os.strerror(error.errno or 0)}",
                 hint="free some space, then run the same command again to continue",
             ) from error
+
+    def sync(self) -> None:
+        """Returns when the drive has every line: needed only where blocks cannot be made again."""
+        os.fsync(self._fd)
 
     def close(self) -> None:
         os.close(self._fd)

@@ -8,11 +8,10 @@ whole segment.
 from __future__ import annotations
 
 import hashlib
-import itertools
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -28,14 +27,16 @@ from uringinfer.errors import IntegrityError, UsageError
 from uringinfer.models import model_from_config
 from uringinfer.models.base import Model
 from uringinfer.packing.conversion import squares_of
-from uringinfer.packing.error_report import coming_notes, requantising_notes, summarise_errors
+from uringinfer.packing.error_report import coming_notes, requantising_notes
 from uringinfer.packing.job_memory import job_bytes, jobs_within, smallest_read
 from uringinfer.packing.journal import Finished
 from uringinfer.packing.layout import Block, Layout, as_segment_size, make_layout
+from uringinfer.packing.parted import PartedSource, check_continues, stages_of
 from uringinfer.packing.parts import LayerRange, blocks_of_layers
 from uringinfer.packing.quantised_notes import quantised_notes
 from uringinfer.packing.recipe import KEEP, Recipe
 from uringinfer.packing.reclaim import reclaim
+from uringinfer.packing.results import with_checksum, with_results
 from uringinfer.packing.row_checksums import make_row_checksums
 from uringinfer.packing.runs import Run
 from uringinfer.packing.segments import round_up
@@ -123,7 +124,8 @@ def pack(
     in its notes if the space is not there. Interrupted at any point, the same call continues and gives the
     same bytes. With `layers` only their part is written, for a later call to continue and one without
     `layers` to finish. `reclaim_checkpoint` deletes the checkpoint's weight files once the container is
-    whole and every checksum in it has been read back.
+    whole and every checksum in it has been read back; of GGUF in parts, nothing of which is converted, each
+    part gives back its space as soon as all that was made of it has been read back.
 
     Raises UsageError, IntegrityError and UnsupportedModelError for a checkpoint or output that will not do,
     before anything is written; BudgetError if not even one job fits; EnvironmentError_ if space runs out or
@@ -134,7 +136,8 @@ def pack(
     start = time.monotonic()
     out = Path(out)
     recipe = Recipe(trunk, experts, tuple(tensors), seed)
-    source = WatchedSource(open_source(Path(checkpoint)))
+    opened = open_source(Path(checkpoint))
+    source = WatchedSource(opened)
     try:
         layout = make_layout(make_model(source.config), source, as_segment_size(segment), recipe)
         auxiliary = dict(source.auxiliary_files())
@@ -150,26 +153,28 @@ def pack(
             notes = [*coming_notes(layout.conversions), *([lacking] if lacking else [])]
             return _report(out, layout, start, source, notes=notes)
         wanted = None if layers is None else blocks_of_layers(layout, layers)
-        job = _Job(source, layout, out, wanted, force=force)
+        stages = stages_of(opened, layout) if reclaim_checkpoint and wanted is None else []
+        job = _Job(source, layout, out, wanted, opened, stages, force=force)
         try:
             blocks = job.run(jobs or default_jobs(), progress)
             job.check_source_unchanged()
             if wanted is not None:
                 return _report(out, layout, start, source, job)
-            manifest = _with_results(layout, blocks)
+            manifest = with_results(layout, blocks)
             if layout.codebooks:
                 data = pack_codebooks([encoder.codebook() for encoder in layout.codebooks])
                 auxiliary[CODEBOOKS_NAME] = data
-                manifest = _with_checksum(manifest, CODEBOOKS_NAME, crc32(data))
+                manifest = with_checksum(manifest, CODEBOOKS_NAME, crc32(data))
             data = make_row_checksums(job.staging.path / manifest.trunk_file, manifest)
             auxiliary[ROW_CHECKSUMS_NAME] = data
-            manifest = _with_checksum(manifest, ROW_CHECKSUMS_NAME, crc32(data))
+            manifest = with_checksum(manifest, ROW_CHECKSUMS_NAME, crc32(data))
             for name, data in auxiliary.items():
                 job.staging.add(name, data)
             job.staging.commit(manifest.to_json())
         finally:
             job.close()
         freed = reclaim(source.path, source.identity["files"], out) if reclaim_checkpoint else 0
+        freed += job.given_back_bytes
         return _report(out, replace(layout, manifest=manifest), start, source, job, freed, complete=True)
     finally:
         source.close()
@@ -212,27 +217,9 @@ def _report(
     )
 
 
-def _with_checksum(manifest: Manifest, name: str, checksum: int) -> Manifest:
-    """The manifest with the CRC32 of the file `name`."""
-    files = (replace(file, crc32=checksum) if file.name == name else file for file in manifest.files)
-    return replace(manifest, files=tuple(files))
-
-
 def default_jobs() -> int:
     """Jobs of a pack that was not told how many."""
     return min(max(DEFAULT_JOBS, os.cpu_count() or 1), MAX_JOBS)
-
-
-def _with_results(layout: Layout, blocks: Sequence[Finished]) -> Manifest:
-    """The manifest with the CRC32 of every block in its place, and what was lost in all of them."""
-    remaining = iter(block.crc32 for block in blocks)
-    errors = summarise_errors(part for block in blocks for part in block.squares)
-    segments = tuple(replace(segment, crc32=next(remaining)) for segment in layout.manifest.segments)
-    banks = tuple(
-        replace(bank, crc32=tuple(itertools.islice(remaining, bank.num_experts)))
-        for bank in layout.manifest.banks
-    )
-    return replace(layout.manifest, segments=segments, banks=banks, errors=errors)
 
 
 class _Job:
@@ -240,8 +227,18 @@ class _Job:
     None)."""
 
     def __init__(
-        self, source: TensorSource, layout: Layout, out: Path, wanted: Sequence[int] | None, *, force: bool
+        self,
+        source: TensorSource,
+        layout: Layout,
+        out: Path,
+        wanted: Sequence[int] | None,
+        opened: TensorSource,
+        stages: Sequence[Sequence[int]],
+        *,
+        force: bool,
     ) -> None:
+        self.given_back_bytes = 0
+        self._parts = opened if stages and isinstance(opened, PartedSource) else None
         self.written_bytes = 0
         self.resumed_bytes = 0
         self._source = source
@@ -253,22 +250,57 @@ class _Job:
         sizes: dict[str, int] = {}
         for block in layout.blocks:
             sizes[block.file] = max(sizes.get(block.file, 0), block.offset + block.nbytes)
-        self.staging = Staging(out, key, sizes, force=force)
+        check_continues(opened, out, key)
+        room = None if self._parts is None else max(self._parts.part_bytes)
+        self.staging = Staging(out, key, sizes, force=force, room=room)
         self._readable: dict[str, StorageFile] = {}
         self._finished = [Finished(0)] * len(layout.blocks)
         self._wanted = range(len(layout.blocks)) if wanted is None else wanted
+        self._stages = stages or [self._wanted]
         self._total = sum(layout.blocks[index].nbytes for index in self._wanted)
-        self._next = iter(self._wanted)
+        self._next: Iterator[int] = iter(())
         self._stop = threading.Event()
         self._lock = threading.Lock()
 
     def run(self, jobs: int, progress: Progress | None) -> list[Finished]:
         """Writes what is wanted and not written yet, with at most `jobs` threads; what every such block
-        became. The first error of a worker is raised."""
+        became. The first error of a worker is raised. Behind each stage a part of the source is given
+        back, if there are stages."""
         each = job_bytes(self._layout.blocks[index] for index in self._wanted)
         jobs = jobs_within(max(1, min(jobs, len(self._wanted))), each, Machine.read())
         if self.staging.journal.finished:
+            self._open_to_read()
+        for part, stage in enumerate(self._stages):
+            self._run(stage, jobs, progress)
+            if self._parts is not None:
+                self._give_back(self._parts, part, stage)
+        return self._finished
+
+    def _open_to_read(self) -> None:
+        if not self._readable:
             self._readable = {name: open_file(file.path) for name, file in self.staging.files.items()}
+
+    def _give_back(self, parts: PartedSource, part: int, stage: Sequence[int]) -> None:
+        """Makes sure that the drive has the blocks of `stage`, and lets the source go that nothing needs any
+        more. Raises IntegrityError, with that part untouched, if a block is not what was written."""
+        for file in self.staging.files.values():
+            file.sync()
+        self.staging.journal.sync()
+        self._open_to_read()
+        buffer = aligned_buffer(BUFFER_BYTES)
+        for index in stage:
+            block = self._layout.blocks[index]
+            if self._checksum_on_disk(block, buffer) != self._finished[index].crc32:
+                raise IntegrityError(
+                    f"{self.staging.files[block.file].path}: {block.nbytes} bytes at {block.offset} are not"
+                    " what was written; no part of the source that they need was given back",
+                    hint="the drive may be failing; run the same command again",
+                )
+        self.given_back_bytes += parts.give_back(part)
+
+    def _run(self, stage: Sequence[int], jobs: int, progress: Progress | None) -> None:
+        self._next = iter(stage)
+        self._stop.clear()
         with ThreadPoolExecutor(jobs, thread_name_prefix="pack") as pool:
             workers = [pool.submit(self._work) for _ in range(jobs)]
             try:
@@ -281,7 +313,6 @@ class _Job:
                         progress(self.written_bytes + self.resumed_bytes, self._total)
             finally:
                 self._stop.set()
-        return self._finished
 
     def _work(self) -> None:
         """Takes blocks until there are none."""

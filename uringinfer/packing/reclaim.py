@@ -24,8 +24,8 @@ def check_asked(times: int) -> bool:
 
 
 def reclaim(checkpoint: Path, names: Iterable[str], container: Path) -> int:
-    """Deletes the weight files `names` of `checkpoint` (or the file that it is); returns the bytes given
-    back.
+    """Deletes the weight files `names` of `checkpoint`, a directory or one of its files; returns the bytes
+    given back.
 
     Every checksum of `container` is read back first. Raises IntegrityError, with nothing deleted, if one does
     not agree; EnvironmentError_ naming a file that cannot be deleted.
@@ -37,7 +37,8 @@ def reclaim(checkpoint: Path, names: Iterable[str], container: Path) -> int:
             hint="pack it again with --force",
         )
     freed = 0
-    for path in [checkpoint / name for name in names] if checkpoint.is_dir() else [checkpoint]:
+    directory = checkpoint if checkpoint.is_dir() else checkpoint.parent
+    for path in (directory / name for name in names):
         # A download cache keeps the bytes elsewhere and links to them.
         for file in {path, Path(os.path.realpath(path))}:
             freed += _delete(file)

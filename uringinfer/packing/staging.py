@@ -30,14 +30,18 @@ SPARE_BYTES = 16 << 20
 
 
 class Staging:
-    """The files of a container in the making. `file_bytes` gives name and size of each.
+    """The files of a container in the making. `file_bytes` gives name and size of each. With `room`, space
+    is not taken at once: so many bytes must be free, and more becomes free as the source is given back.
 
     Raises UsageError if `out` exists and may not be replaced, EnvironmentError_ if the space is not there or
     another pack is at work.
     """
 
-    def __init__(self, out: Path, key: str, file_bytes: Mapping[str, int], *, force: bool) -> None:
+    def __init__(
+        self, out: Path, key: str, file_bytes: Mapping[str, int], *, force: bool, room: int | None = None
+    ) -> None:
         self.out = out
+        self._room = room
         self.path = partial_path(out)
         self._force = force
         self.files: dict[str, OutputFile] = {}
@@ -76,9 +80,10 @@ class Staging:
     def _prepare(self, file_bytes: Mapping[str, int]) -> None:
         # of an interrupted run of this very job its weights are kept, of any other nothing
         _clear(self.path, keep=() if self.journal.is_new else file_bytes)
-        check_space(self.path, sum(file_bytes.values()) + SPARE_BYTES)
+        needed = sum(file_bytes.values()) if self._room is None else self._room + _present(self.path)
+        check_space(self.path, needed + SPARE_BYTES)
         for name, nbytes in file_bytes.items():
-            self.files[name] = OutputFile(self.path / name, nbytes)
+            self.files[name] = OutputFile(self.path / name, nbytes, reserve=self._room is None)
 
     def add(self, name: str, data: bytes) -> None:
         """Writes a small file and makes sure that the drive has it."""
@@ -197,11 +202,15 @@ def check_replaceable(out: Path, *, force: bool) -> None:
         raise UsageError(f"{out} exists", hint="use --force to replace it")
 
 
+def _present(path: Path) -> int:
+    """Bytes that the files in a directory take on the drive."""
+    return sum(file.stat().st_blocks * 512 for file in path.iterdir()) if path.is_dir() else 0
+
+
 def lacking_space(path: Path, needed: int) -> str | None:
     """Both numbers in words if `needed` bytes, less what files in `path` already take, are not free in its
     file system; None if they are."""
-    present = sum(file.stat().st_blocks * 512 for file in path.iterdir()) if path.is_dir() else 0
-    missing = needed - present
+    missing = needed - _present(path)
     existing = next(parent for parent in (path, *path.absolute().parents) if parent.is_dir())
     status = os.statvfs(existing)
     free = status.f_bavail * status.f_frsize

@@ -37,18 +37,21 @@ def write_error(path: Path, offset: int, nbytes: int, error: OSError) -> Environ
 
 
 class OutputFile:
-    """A file of `nbytes` (a multiple of 4096), created if it is not there, kept if it is.
+    """A file of `nbytes` (a multiple of 4096), created if it is not there, kept if it is. `reserve` takes
+    its space at once.
 
     Raises EnvironmentError_ if it cannot be made or its space cannot be had.
     """
 
-    def __init__(self, path: Path, nbytes: int) -> None:
+    def __init__(self, path: Path, nbytes: int, *, reserve: bool = True) -> None:
         self.path = path
         self.nbytes = nbytes
         try:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
-                self._reserve(nbytes)
+                os.ftruncate(self._fd, nbytes)
+                if reserve:
+                    self._reserve(nbytes)
             except BaseException:
                 os.close(self._fd)
                 raise
@@ -58,7 +61,6 @@ class OutputFile:
 
     def _reserve(self, nbytes: int) -> None:
         """Takes the space now, so that it cannot run out later where the file system can promise that."""
-        os.ftruncate(self._fd, nbytes)
         if nbytes:
             try:
                 os.posix_fallocate(self._fd, 0, nbytes)
