@@ -22,6 +22,7 @@ def test_sizes_segments_formats_and_bytes_per_token_are_shown(command_line, cont
     assert shown["source"] == "safetensors m"
     assert shown["tables"].startswith("64.00 KiB")
     assert "bf16" in shown["formats"]
+    assert shown["formats"].endswith("(100.0%)")
     assert "read when nothing is in memory" in shown["per"]
 
 

@@ -138,7 +138,7 @@ def test_smollm2_predicts_the_jargon_file_as_an_independent_engine_says(command_
     path = os.environ.get("URINGINFER_SMOLLM2")
     if path is None:
         pytest.skip("needs SmolLM2: set URINGINFER_SMOLLM2, as scripts/test.sh --all does")
-    pack(path, tmp_path / "smollm2.uring")
+    pack(path, tmp_path / "smollm2.uring", trunk="bf16")
     result = command_line("perplexity", tmp_path / "smollm2.uring", JARGON, "--windows", 20, "--json")
     report = json.loads(result.stdout)
     assert report["tokens_scored"] == 20 * 255

@@ -1,8 +1,7 @@
-"""A real model against an independent oracle: transformers in float32 on the same bf16 weights.
+"""A real model against an independent oracle: transformers in float32 on the same quantised weights.
 
 SmolLM2-135M-Instruct is a GGUF file; scripts/test.sh --all fetches it and sets URINGINFER_SMOLLM2. The oracle
-gets its weights from the package gguf's own decoder, undoes llama.cpp's order of query and key rows, and
-rounds quantised matrices to bf16, as packing does, except those that it keeps packed.
+gets its weights from the package gguf's own decoder and undoes llama.cpp's order of query and key rows.
 """
 
 import os
@@ -72,8 +71,6 @@ def oracle(gguf_file):
     state = {}
     for tensor in reader.tensors:
         values = torch.from_numpy(gguf.quants.dequantize(tensor.data, tensor.tensor_type).copy())
-        if tensor.tensor_type not in (gguf.GGMLQuantizationType.F32, gguf.GGMLQuantizationType.Q8_0):
-            values = values.to(torch.bfloat16).to(torch.float32)
         name = tensor.name.removesuffix(".weight")
         if name == "token_embd":
             state["model.embed_tokens.weight"] = state["lm_head.weight"] = values
@@ -114,7 +111,7 @@ def test_logits_and_greedy_tokens_are_those_of_the_oracle(engine, oracle, prompt
     expected = oracle_logits(oracle, every)
     got = engine.session().feed(every, all_logits=True)
 
-    assert np.abs(got - expected).max() <= 1e-3 * np.abs(expected).max()
+    assert np.abs(got - expected).max() <= 1e-4 * np.abs(expected).max()
     assert generation.tokens == expected[len(ids) - 1 : -1].argmax(axis=1).tolist()
 
 

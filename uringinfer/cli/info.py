@@ -89,7 +89,10 @@ def _summary_lines(summary: Summary) -> list[str]:
                 f" {format_size(summary.largest_record_bytes)} each",
             )
         )
-    formats = ", ".join(f"{name} {format_size(nbytes)}" for name, nbytes in summary.formats.items())
+    total = sum(summary.formats.values()) or 1
+    formats = ", ".join(
+        f"{name} {format_size(nbytes)} ({nbytes / total:.1%})" for name, nbytes in summary.formats.items()
+    )
     lines.append(("formats", formats))
     lines.append(("per token", f"{format_size(summary.bytes_per_token)} read when nothing is in memory"))
     return [f"{name:<10} {text}" for name, text in lines]

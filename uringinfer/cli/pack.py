@@ -80,7 +80,8 @@ def _layer_range(text: str) -> tuple[int, int]:
 @click.option(
     "--reclaim",
     count=True,
-    help="Delete the checkpoint's weight files once the container is verified; must be given twice.",
+    help="Delete the checkpoint's weight files once the container is verified, GGUF in parts one by one;"
+    " must be given twice.",
 )
 @click.option(
     "--jobs",
