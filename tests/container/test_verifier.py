@@ -108,3 +108,40 @@ def test_progress_reaches_the_total(directory):
     report = verify(directory, progress=lambda done, total: seen.append((done, total)))
     assert seen[-1] == (report.nbytes, report.nbytes)
     assert seen == sorted(seen)
+
+
+@pytest.mark.parametrize(
+    ("flips", "outcome"), [([1], None), ([1, 1], "gave the same bytes"), ([1, 2], "gave other bytes")]
+)
+def test_what_was_read_damaged_is_read_again_before_it_is_called_damaged(
+    directory, monkeypatch, flips, outcome
+):
+    real = verifier.open_reader
+
+    def corrupting(*args, **kwargs):
+        reader, left = real("preadv"), list(flips)
+        submit, wait, requests = reader.submit, reader.wait, {}
+
+        def remember(batch):
+            ticket = submit(batch)
+            requests[id(ticket)] = batch[0]
+            return ticket
+
+        def corrupt(ticket):
+            wait(ticket)
+            request = requests[id(ticket)]
+            if request.file.path.name == "experts-L1.bin" and request.offset == 8192 and left:
+                request.destination[7] ^= left.pop(0)
+
+        reader.submit, reader.wait = remember, corrupt
+        return reader
+
+    monkeypatch.setattr(verifier, "open_reader", corrupting)
+    report = verify(directory)
+    if outcome is None:
+        assert report.ok
+        assert report.notes[0] == "expert 1 of layer 1 was read damaged and was right when it was read again"
+    else:
+        (line,) = report.damaged
+        assert line.startswith("expert 1 of layer 1: checksum mismatch (")
+        assert outcome in line

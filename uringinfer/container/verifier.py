@@ -21,6 +21,7 @@ from uringinfer.container.manifest import MANIFEST_NAME
 from uringinfer.errors import EnvironmentError_, IntegrityError
 from uringinfer.storage.arena import Arena
 from uringinfer.storage.direct import StorageFile, open_file
+from uringinfer.storage.filesystem import evict
 from uringinfer.storage.reader import Bytes, Reader, ReaderKind, ReadRequest, Ticket, open_reader
 from uringinfer.storage.regular import read_regular
 
@@ -108,6 +109,7 @@ def verify(
             try:
                 check = _StreamedCheck(large, files, reader, arena, workers or os.cpu_count() or 1)
                 damaged += check.run(lambda count: progress and progress(done + count, total))
+                repeated = check.notes
             finally:
                 reader.close()
     finally:
@@ -122,7 +124,7 @@ def verify(
         reader=reader.name,
         direct=all(file.direct.is_direct for file in files.values()),
         checksum_library=PROVIDER,
-        notes=(*reader.notes, *_direct_notes(files)),
+        notes=(*repeated, *reader.notes, *_direct_notes(files)),
     )
 
 
@@ -191,6 +193,8 @@ class _StreamedCheck:
         self._reading: deque[tuple[_Piece, Ticket]] = deque()
         self._hashing: deque[tuple[_Piece, Future[int]]] = deque()
         self._results = [_Result() for _ in targets]
+        self.notes: list[str] = []
+        """What was read damaged and was right when it was read again."""
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="crc32")
 
     def run(self, count: Callable[[int], object]) -> list[str]:
@@ -250,4 +254,26 @@ class _StreamedCheck:
         result = self._results[index]
         if result.failures:
             return f"{target.name}: unreadable: {result.failures[0]}"
-        return _mismatch(target, result.crc32)
+        line = _mismatch(target, result.crc32)
+        if line is None:
+            return None
+        try:
+            second = self._read_again(target)
+        except IntegrityError as error:
+            return f"{line}; then unreadable: {error.message}"
+        if second == target.crc32:
+            self.notes.append(f"{target.name} was read damaged and was right when it was read again")
+            return None
+        same = second == result.crc32
+        return f"{line}; a second read gave {'the same bytes' if same else f'other bytes ({second:08x})'}"
+
+    def _read_again(self, target: Target) -> int:
+        """The checksum of the target by a second read, past the page cache's memory of the first."""
+        file, checksum = self._files[target.path], 0
+        if not file.direct.is_direct:
+            evict(file.fd, target.offset, target.nbytes)
+        for start in range(0, target.nbytes, PIECE_BYTES):
+            piece = self._buffers[0][: min(PIECE_BYTES, target.nbytes - start)]
+            self._reader.wait(self._reader.submit([ReadRequest(file, target.offset + start, piece)]))
+            checksum = crc32(piece, checksum)
+        return checksum
