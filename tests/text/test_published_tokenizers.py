@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.text import chat_templates, tokenizer_files
 from tests.text.byte_pair_oracle import encode_plainly
+from tests.text.texts import TEXTS as FIFTY
 from uringinfer.engine.prompt import Prompter
 from uringinfer.text.chat import ChatTemplate
 from uringinfer.text.detokenizer import StreamingDetokenizer
@@ -82,6 +83,13 @@ def test_qwens_vocabulary_is_merged_as_the_plain_merger_does(qwen, qwen_ranks, t
     assert ids == encode_plainly(text, qwen_ranks[1])
     detokenizer = StreamingDetokenizer(qwen)
     assert "".join(map(detokenizer.push, ids)) + detokenizer.finish() == text
+
+
+def test_fifty_texts_have_the_ids_of_their_oracles(deepseek, deepseek_package, qwen, qwen_ranks):
+    for text in FIFTY:
+        expected = deepseek_package.encode(text, add_special_tokens=False).ids
+        assert deepseek.encode(text, allow_control=True, add_bos=False) == expected
+        assert qwen.encode(text) == encode_plainly(text, qwen_ranks[1])
 
 
 def test_not_one_of_their_control_tokens_comes_out_of_users_text(deepseek, qwen):

@@ -55,7 +55,7 @@ class JsonVocabulary:
             numbers = pieces if isinstance(pieces, dict) else {entry[0]: n for n, entry in enumerate(pieces)}
             last_piece = max(numbers.values())
             entries = [dict(entry) for entry in document.get("added_tokens") or ()]
-            self._same = {int(key): value for key, value in document.get("same_tokens", {}).items()}
+            self._same = {int(key): int(first) for key, first in document.get("same_tokens", {}).items()}
             self._document.pop("same_tokens", None)
             last_piece = max([last_piece, *self._same])
         except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
@@ -108,7 +108,9 @@ class JsonVocabulary:
         """Ids of text; see `Vocabulary.encode`."""
         if allow_control and self._hidden:
             package = self._marked_start if at_start else self._marked_later
-            return self._true_ids(package, package.encode(text, add_special_tokens=False).ids)
+            with panics_are_errors(str(self._path)):
+                ids = package.encode(text, add_special_tokens=False).ids
+            return self._true_ids(package, ids)
         return self._encode_with(self._start if at_start else self._later, text)
 
     def encode_inside(self, text: str) -> list[int]:

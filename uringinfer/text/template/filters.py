@@ -11,7 +11,7 @@ from typing import Any
 
 from uringinfer.text.template.meter import LimitError, Meter, TemplateError
 from uringinfer.text.template.methods import attribute, join, replace
-from uringinfer.text.template.operations import MAX_WIDTH, concatenate
+from uringinfer.text.template.operations import MAX_WIDTH, concatenate, format_percent
 from uringinfer.text.template.values import (
     Stream,
     Undefined,
@@ -298,6 +298,9 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "escape": _escape,
     "first": _first,
     "float": _float,
+    "format": lambda meter, value, *args, **named: format_percent(
+        text_of(value, meter), args or named, meter
+    ),
     "groupby": _groupby,
     "indent": _indent,
     "int": _integer,
