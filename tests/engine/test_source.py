@@ -1,7 +1,12 @@
 import os
+import sys
+from pathlib import Path
 
 import pytest
 from tiny_models import write_tiny_checkpoint
+
+sys.path.append(str(Path(__file__).parents[1] / "packing"))
+from test_gguf_parts import write_parts
 
 from uringinfer.engine.opening import open_model
 from uringinfer.engine.source import find_container
@@ -28,6 +33,14 @@ def test_a_changed_checkpoint_is_packed_anew(tmp_path):
     first = find_container(checkpoint, tmp_path / "cache")
     os.utime(checkpoint / "config.json", ns=(1, 1))
     assert find_container(checkpoint, tmp_path / "cache") != first
+
+
+def test_any_part_of_a_gguf_file_and_its_directory_are_packed_once(tmp_path):
+    parts = write_parts(tmp_path / "model")
+    first = find_container(parts[1], tmp_path / "cache")
+    assert first.name.startswith("m-00001-of-00003-")
+    for path in (parts[0], parts[2], parts[0].parent):
+        assert find_container(path, tmp_path / "cache") == first
 
 
 def test_the_cache_directory_of_the_user_is_the_default(tmp_path, monkeypatch):

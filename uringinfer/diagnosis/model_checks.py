@@ -20,6 +20,7 @@ from uringinfer.engine.opening import open_model
 from uringinfer.errors import UringinferError, UsageError
 from uringinfer.models import model_from_config
 from uringinfer.models.verification import verify
+from uringinfer.packing.gguf_files import part_paths
 from uringinfer.packing.source_checksums import check_source
 from uringinfer.packing.sources import open_source
 from uringinfer.storage.device import find_device
@@ -244,7 +245,7 @@ def _names(tokenizer: Tokenizer) -> str:
 
 def _find_weights(path: Path) -> _Weights:
     if path.is_file() and path.suffix == ".gguf":
-        return _Weights([path], is_packed=False)
+        return _Weights(part_paths(path), is_packed=False)
     if path.is_dir():
         files = sorted(file for file in path.iterdir() if file.suffix in _WEIGHTS and file.is_file())
         if files:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from uringinfer.errors import EnvironmentError_, IntegrityError, UsageError
+from uringinfer.packing.gguf_files import part_paths
 from uringinfer.storage.regular import open_regular
 
 Progress = Callable[[int, int], None]
@@ -38,11 +39,11 @@ class SourceReport:
 
 
 def known_digests(path: Path) -> tuple[dict[Path, str], int]:
-    """The digest of every file of the checkpoint `path`, a directory or a file, that a download left; and of
-    how many none is known."""
+    """The digest of every file of the checkpoint `path`, a directory or a file or any part of one, that a
+    download left; and of how many none is known."""
     if not path.exists():
         raise UsageError(f"{path} does not exist", hint="name a checkpoint directory or a GGUF file")
-    files = [path] if path.is_file() else sorted(file for file in path.iterdir() if file.is_file())
+    files = part_paths(path) if path.is_file() else sorted(file for file in path.iterdir() if file.is_file())
     known = {file: digest for file in files if (digest := _digest(file)) is not None}
     return known, len(files) - len(known)
 
