@@ -127,6 +127,17 @@ def test_a_missing_template_is_a_note(container):
     assert findings(container)["chat template"].status is Status.NOTE
 
 
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [("{% if %}", "line 1"), ("{{ 'a' * 10**10 }}", "32 MiB of memory"), ("{{ nothing.x }}", "undefined")],
+)
+def test_a_template_that_cannot_put_a_question_is_a_problem(checkpoint, template, message):
+    (checkpoint / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
+    found = findings(checkpoint)["chat template"]
+    assert found.status is Status.PROBLEM
+    assert message in found.message
+
+
 def test_a_vocabulary_without_an_end_is_a_note(container):
     document = tokenizer_files.byte_level()
     document["added_tokens"] = [

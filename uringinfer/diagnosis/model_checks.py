@@ -26,6 +26,7 @@ from uringinfer.packing.sources import open_source
 from uringinfer.storage.device import find_device
 from uringinfer.storage.direct import StorageFile, open_file
 from uringinfer.text.formats import find_renderer
+from uringinfer.text.rendering import ChatRequest
 from uringinfer.text.tokenizer import Tokenizer
 from uringinfer.units import format_rate, format_size
 
@@ -217,6 +218,7 @@ def check_text(path: Path) -> Iterator[Finding]:
     except UringinferError as error:
         yield problem("tokenizer", error.message, error.hint)
         return
+    template = _check_template(path, tokenizer)
     message = f"{tokenizer.vocab_size} tokens, {len(tokenizer.control_tokens)} of them control tokens"
     if tokenizer.eos_ids:
         yield ok("tokenizer", f"{message}; text ends at {_names(tokenizer)}")
@@ -224,17 +226,21 @@ def check_text(path: Path) -> Iterator[Finding]:
         yield note(
             "tokenizer", f"{message}; none ends a text, generation goes on to its limit", "give --stop"
         )
+    yield template
+
+
+def _check_template(path: Path, tokenizer: Tokenizer) -> Finding:
+    """Whether there is a chat format that puts a question. What ends a turn in it is known afterwards."""
     try:
         found = find_renderer(path, tokenizer)
+        if found is not None:
+            found.render(ChatRequest([{"role": "user", "content": "Who are you?"}]))
     except UringinferError as error:
-        yield problem("chat template", error.message, error.hint)
-        return
+        return problem("chat template", error.message, error.hint)
     if found is None:
-        yield note(
-            "chat template", "none: prompts are given to the model as they are", "give --chat-template"
-        )
-    else:
-        yield ok("chat template", found.name)
+        what = "none: prompts are given to the model as they are"
+        return note("chat template", what, "give --chat-template")
+    return ok("chat template", found.name)
 
 
 def _names(tokenizer: Tokenizer) -> str:
