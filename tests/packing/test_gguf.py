@@ -25,6 +25,7 @@ from uringinfer.container import Container
 from uringinfer.errors import IntegrityError, UnsupportedModelError, UringinferError
 from uringinfer.packing.gguf import GgufSource
 from uringinfer.packing.gguf_header import read_gguf_header
+from uringinfer.packing.gguf_names import NAMES
 from uringinfer.packing.packer import pack
 
 QUERY = "model.layers.1.self_attn.q_proj.weight"
@@ -184,6 +185,23 @@ def test_a_packed_gguf_file_is_a_container_with_the_models_tensors(tmp_path):
 )
 def test_what_is_not_supported_is_refused_by_name(tmp_path, extra, message):
     with pytest.raises(UnsupportedModelError, match=message):
+        GgufSource.open(make_gguf(tmp_path / "m.gguf", weights(), extra=extra))
+
+
+def test_one_experts_tensors_of_an_old_mixtral_are_known():
+    names = NAMES["llama"]
+    got = [names.checkpoint_name(f"blk.3.ffn_{part}.5.weight") for part in ("gate", "down", "up")]
+    assert got == [f"model.layers.3.block_sparse_moe.experts.5.{own}.weight" for own in ("w1", "w2", "w3")]
+
+
+@pytest.mark.parametrize("key", ["llama.block_count", "llama.attention.key_length"])
+def test_a_number_that_no_model_has_is_refused_at_once(tmp_path, key):
+    def extra(writer):
+        writer.kv_data[0].pop(key, None)
+        writer.add_uint32(key, 2**32 - 2)
+        writer.add_tensor("rope_freqs.weight", np.ones(8, np.float32))
+
+    with pytest.raises(UringinferError):
         GgufSource.open(make_gguf(tmp_path / "m.gguf", weights(), extra=extra))
 
 

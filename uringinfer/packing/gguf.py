@@ -102,6 +102,8 @@ class GgufSource:
     def _add(self, names: Names, name: str, place: _Place) -> None:
         """Makes the tensor of `place` known as `name`, with what is computed beside or instead of it."""
         tensor = place.tensor
+        if not tensor.shape:
+            raise IntegrityError(f"{self._paths[place.part]}: tensor {tensor.name!a} has no dimensions")
         shape = _shape(name, tensor.shape)
         if tensor.type.name in FLOATS:
             self.tensors[name] = SourceTensor(name, FLOATS[tensor.type.name], shape)

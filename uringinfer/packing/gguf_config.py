@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uringinfer.errors import IntegrityError
+from uringinfer.models.bounds import DEPTH
 from uringinfer.packing.gguf_families import FAMILIES, Shapes
 from uringinfer.packing.gguf_metadata import Metadata
 from uringinfer.packing.gguf_rope import rope_scaling
@@ -62,6 +63,8 @@ def make_config(
 def model_layers(metadata: Metadata) -> int:
     """Layers of the model proper: `block_count` includes those that draft further tokens."""
     blocks = metadata.integer(".block_count")
+    if blocks > DEPTH[1]:
+        raise metadata.refuse(".block_count", f"at most {DEPTH[1]} layers")
     drafts = metadata.integer(".nextn_predict_layers", 0, minimum=0)
     if drafts >= blocks:
         raise metadata.refuse(".nextn_predict_layers", f"less than block_count, {blocks}")

@@ -101,7 +101,8 @@ def _yarn(metadata: Metadata, factor: float, multiplier: float) -> dict[str, Any
 
 def _llama3(path: Path, theta: float, channels: int, factors: NDArray[np.float32]) -> dict[str, Any]:
     """The settings that give these factors of the frequencies."""
-    plain = default_frequencies(theta, channels)
+    count = channels // 2 if factors.size == channels // 2 else 0  # the file may name any number of channels
+    plain = default_frequencies(theta, 2 * count)
     for factor in _LLAMA3_FACTORS:
         scaled = llama3_frequencies(
             plain,
@@ -110,7 +111,7 @@ def _llama3(path: Path, theta: float, channels: int, factors: NDArray[np.float32
             high_freq_factor=_LLAMA3["high_freq_factor"],
             original=int(_LLAMA3["original_max_position_embeddings"]),
         )
-        if factors.shape == plain.shape and np.allclose(plain / scaled, factors, rtol=1e-4):
+        if count and np.allclose(plain / scaled, factors, rtol=1e-4):
             return {"rope_type": "llama3", "factor": factor, **_LLAMA3}
     raise UnsupportedModelError(
         f"{path}: rotary frequencies scaled in a way that is not Llama 3's",
