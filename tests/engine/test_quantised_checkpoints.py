@@ -17,11 +17,22 @@ sys.path += [str(Path(__file__).parents[2] / "scripts"), str(Path(__file__).pare
 import quantised_maker as maker
 from checkpoint_maker import edit_json, write_tensors
 from make_synthetic import llama_config, llama_tensors
+from synthetic_moe import moe_config, moe_tensors
 
 from uringinfer.engine.opening import open_model
 from uringinfer.packing.packer import pack
 
 SMALL = {"layers": 2, "hidden": 256, "intermediate": 512, "heads": 4, "kv_heads": 2, "vocab": 200}
+MIXTURE = {
+    "layers": 2,
+    "hidden": 128,
+    "inner": 64,
+    "experts": 6,
+    "per_token": 2,
+    "heads": 4,
+    "kv_heads": 2,
+    "vocab": 200,
+}
 IDS = list(range(5, 29))
 AWQ = {"quant_method": "awq", "bits": 4, "version": "gemm"}
 ORDERED = {"quant_method": "gptq", "bits": 4, "desc_act": True}
@@ -38,11 +49,12 @@ LAYOUTS = {
 PUBLISHED = sorted(Path(os.environ.get("URINGINFER_QUANTISED", "/nowhere")).glob("*/reference.npz"))
 
 
-def write_both(directory, make, options, quantization):
-    """A tiny llama in the layout, and the same in float32."""
-    config = llama_config(**SMALL)
+def write_both(directory, make, options, quantization, *, mixture=False):
+    """A tiny llama, or mixture of experts, in the layout, and the same in float32."""
+    config = moe_config(**MIXTURE) if mixture else llama_config(**SMALL)
+    shapes = moe_tensors(config) if mixture else llama_tensors(config)
     rng, packed, floats = np.random.default_rng(0), {}, {}
-    for name, shape in llama_tensors(config).items():
+    for name, shape in shapes.items():
         if "proj" in name:
             tensors, values = make(rng, name.removesuffix(".weight"), *shape, **options)
             packed |= tensors
@@ -73,6 +85,16 @@ def logits_of(checkpoint, ids, native):
 @pytest.mark.parametrize(("make", "options", "quantization"), LAYOUTS.values(), ids=LAYOUTS)
 def test_logits_are_those_of_the_same_weights_as_floats(tmp_path, make, options, quantization):
     write_both(tmp_path, make, options, quantization)
+    expected = logits_of(tmp_path / "floats", IDS, native=False)
+    for native in (None, False):
+        got = logits_of(tmp_path / "packed", IDS, native)
+        assert np.abs(got - expected).max() < 1e-5 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("layout", ["int4", "nvfp4, modelopt", "mlx"])
+def test_experts_are_multiplied_packed_too(tmp_path, layout):
+    make, options, quantization = LAYOUTS[layout]
+    write_both(tmp_path, make, options, quantization, mixture=True)
     expected = logits_of(tmp_path / "floats", IDS, native=False)
     for native in (None, False):
         got = logits_of(tmp_path / "packed", IDS, native)

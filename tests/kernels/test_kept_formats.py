@@ -11,7 +11,12 @@ from uringinfer.kernels.numpy_kernels import NumpyKernels
 native = pytest.importorskip("uringinfer.kernels.native_kernels")
 call = pytest.importorskip("uringinfer.kernels.native_call")
 
-KEPT = [name for name, form in FORMATS.items() if name not in ENCODED and call.has_products(form)]
+
+def multiplied(form):
+    return call.has_products(form) or call.has_ordered_products(form)
+
+
+KEPT = [name for name, form in FORMATS.items() if name not in ENCODED and multiplied(form)]
 LEVELS = native.supported_levels()
 PLACES = {  # where a block has float16 numbers; those of the types not named here are its first two bytes
     **dict.fromkeys(("q2_k",), (80, 82)),
@@ -50,6 +55,8 @@ def some_weight(name, rows, cols, seed=0):
         values = rng.uniform(0.005, 0.02, section.size // 2).astype(np.float32)
         bits = values.view(np.uint32) >> 16 if "bf16" in name else values.astype(np.float16).view(np.uint16)
         section.view(np.uint16)[:] = bits
+    if name.endswith("_order"):
+        sections[3].view(np.int32)[:] = rng.permutation(cols)
     if name.startswith("nvfp4"):
         sections[1][(sections[1] & 0x7F) == 0x7F] = 1
     if name == "fp8_row":

@@ -131,14 +131,15 @@ def fp8(rng, name, rows, cols, *, scaled_by="row", dtype="BF16"):
     return tensors, e4m3(codes) * scales
 
 
-def mlx(rng, name, rows, cols, group=64, dtype="BF16", *, experts=None):
+def mlx(rng, name, rows, cols, group=64, dtype="BF16", *, experts=None, bits=4):
     lead = () if experts is None else (experts,)
-    codes = rng.integers(0, 16, (*lead, rows, cols))
-    bits, scales = numbers(rng, dtype, (*lead, rows, cols // group))
+    codes = rng.integers(0, 1 << bits, (*lead, rows, cols))
+    scale_bits, scales = numbers(rng, dtype, (*lead, rows, cols // group))
     bias_bits, biases = numbers(rng, dtype, (*lead, rows, cols // group))
+    packed = words(codes) if bits == 4 else np.ascontiguousarray(codes.astype(np.uint8)).view("<u4")
     tensors = {
-        f"{name}.weight": entry("U32", words(codes)),
-        f"{name}.scales": entry(dtype, bits),
+        f"{name}.weight": entry("U32", packed),
+        f"{name}.scales": entry(dtype, scale_bits),
         f"{name}.biases": entry(dtype, bias_bits),
     }
     values = codes.astype(np.float32) * np.repeat(scales, group, axis=-1)

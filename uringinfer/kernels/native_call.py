@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from uringinfer.kernels.affine_formats import is_ordered
 from uringinfer.kernels.formats import FORMATS, Weight, WeightFormat
 from uringinfer.kernels.native_library import ffi, lib
 
@@ -19,7 +20,12 @@ _NUMBERS = {name: lib.kernels_format(name.encode()) for name in FORMATS}
 
 def has_products(form: WeightFormat) -> bool:
     """Whether the native kernels multiply matrices in this format."""
-    return bool(_NUMBERS[form.name] >= 0)
+    return bool(_NUMBERS[form.name] >= 0) and not is_ordered(form)
+
+
+def has_ordered_products(form: WeightFormat) -> bool:
+    """Whether they do so once the activations are put in the order of the packed columns."""
+    return bool(_NUMBERS[form.name] >= 0) and is_ordered(form)
 
 
 def format_number(form: WeightFormat) -> int:

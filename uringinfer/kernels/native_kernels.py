@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from uringinfer.errors import UsageError
 from uringinfer.kernels import checks, native_networks, native_vq
+from uringinfer.kernels.affine_formats import column_order
 from uringinfer.kernels.contract import SharedTables, Tables
 from uringinfer.kernels.float_formats import F32
 from uringinfer.kernels.formats import Weight, WeightFormat
 from uringinfer.kernels.gated_network import GatedNetwork
-from uringinfer.kernels.native_call import format_number, has_products, packed
+from uringinfer.kernels.native_call import format_number, has_ordered_products, has_products, packed
 from uringinfer.kernels.native_library import LEVELS, floats, lib, pointer, strided_floats, supported_levels
 from uringinfer.kernels.native_recurrent import NativeRecurrent
 from uringinfer.kernels.native_vq import NativeTables
@@ -82,6 +83,11 @@ class NativeKernels(NativeRecurrent):
         """See `Kernels.product_bytes`."""
         if form.bind is not None:
             return native_vq.product_bytes(self._level, rows, cols, tokens)
+        if has_ordered_products(form) and not by_heads:
+            product = lib.kernels_product_bytes(
+                self._level, self.threads, format_number(form), cols, max(1, tokens), by_heads
+            )
+            return int(product) + 4 * cols * tokens
         known, decoded = form if has_products(form) else F32, 0
         if known is not form:
             decoded = DECODING * 4 * cols * (rows if by_heads else min(rows, DECODED_ROWS))
@@ -99,7 +105,9 @@ class NativeKernels(NativeRecurrent):
     ) -> Floats:
         """See `Kernels.matmul`."""
         out = checks.matmul_output(weight, x, out)
-        if not has_products(weight.format) and weight.format.codebook is None:
+        if has_ordered_products(weight.format):
+            x = np.take(x, column_order(weight.sections()), axis=1)
+        elif not has_products(weight.format) and weight.format.codebook is None:
             return self._decoded_matmul(weight, x, out)
         if weight.format.codebook is not None:
             native_vq.multiply(self._level, self.threads, weight, x, out, tables)

@@ -303,17 +303,19 @@ def _find_biased(stored: _Stored) -> Found:
     if len(weight.shape) not in (2, 3):
         raise stored.refuse("weight", "U32 of two or three axes")
     bits = _mlx_bits(stored)
-    if bits != 4:
-        raise UnsupportedModelError(f"tensor {weight.name} is of {bits} bits by MLX", hint="4 bits are known")
+    if not isinstance(bits, int) or bits not in (4, 8):
+        raise UnsupportedModelError(
+            f"tensor {weight.name} is of {bits} bits by MLX", hint="4 and 8 are known"
+        )
     biases = stored.source.tensors[stored.name("biases")]
-    *stack, rows, cols = *weight.shape[:-1], 8 * weight.shape[-1]
+    *stack, rows, cols = *weight.shape[:-1], 32 // bits * weight.shape[-1]
     groups = biases.shape[-1] if biases.shape else 0
     stored.need("biases", tuple(_SCALE_NAMES), (*stack, rows, groups))
     stored.need("scales", (biases.dtype,), (*stack, rows, groups))
     group, times = stored.grouping("scales", cols, groups)
     if times != 1:
         raise stored.refuse("scales", f"groups of {', '.join(map(str, GROUPS))} columns")
-    form = _format_name(group, _SCALE_NAMES[biases.dtype], "_biases")
+    form = f"q{bits}_g{group}_{_SCALE_NAMES[biases.dtype]}_biases"
     for expert in range(*stack or (1,)):
         parts: _Parts = {
             last: Rows(stored.name(last), expert * rows) for last in ("weight", "scales", "biases")
