@@ -7,6 +7,7 @@ and the same in vectors and in what is left over. Python's own flags have `-fwra
 down; no sum here relies on signed integers that wrap.
 """
 
+import os
 import platform
 from pathlib import Path
 
@@ -34,6 +35,8 @@ if platform.machine() in ("x86_64", "AMD64"):
     wide = ("f", "bw", "vl", "dq", "vnni")
     LEVELS["avx512"] = [*LEVELS["avx2"], *(f"-mavx512{part}" for part in wide)]
 FLAGS = ["-std=c11", "-O3", "-fopenmp", "-ffp-contract=off", "-fno-wrapv", "-Wall", "-Wextra"]
+SANITIZE = os.environ.get("URINGINFER_SANITIZE", "").split()
+"""More flags, for the compiler and the linker: those of `scripts/test.sh --asan`."""
 
 ffibuilder = FFI()
 ffibuilder.cdef((HERE / "kernels.h").read_text())
@@ -43,6 +46,6 @@ ffibuilder.set_source(
     sources=[str(HERE / name) for name in SOURCES],
     depends=[str(path) for path in sorted(HERE.rglob("*.h"))],
     include_dirs=[str(HERE)],
-    extra_compile_args=FLAGS,
-    extra_link_args=["-fopenmp"],
+    extra_compile_args=[*FLAGS, *SANITIZE],
+    extra_link_args=["-fopenmp", *SANITIZE],
 )

@@ -79,6 +79,13 @@ def _linked(source: Path, target: Path) -> Path:
     return target
 
 
+def _sealed(data: bytes) -> bytes:
+    """With a checksum of its own that agrees, so that what it says is looked at."""
+    key = b'"manifest_crc32"'
+    head = data[: data.rfind(key)] if key in data else data.rstrip()[:-1] + b",\n"
+    return head + b'"manifest_crc32": "%08x"\n}\n' % zlib.crc32(head)
+
+
 def _open(path: Path) -> None:
     from uringinfer.container.verifier import verify
     from uringinfer.engine.opening import open_model
@@ -90,7 +97,8 @@ def _open(path: Path) -> None:
 def _manifest(made: dict[str, Any], scratch: Path, rng: random.Random) -> Callable[[], object]:
     copy = _linked(made[rng.choice(("dense", "moe", "quantised"))], scratch / "m.uring")
     manifest = copy / "manifest.json"
-    manifest.write_bytes(mutate_text(manifest.read_bytes(), rng))
+    data = mutate_text(manifest.read_bytes(), rng)
+    manifest.write_bytes(_sealed(data) if rng.random() < 0.8 else data)
     return lambda: _open(copy)
 
 
@@ -98,7 +106,7 @@ def _resealed_config(made: dict[str, Any], scratch: Path, rng: random.Random) ->
     copy = _linked(made[rng.choice(("dense", "moe"))], scratch / "m.uring")
     document = json.loads((copy / "manifest.json").read_text())
     document["config"] = mutate_json(document["config"], rng)
-    (copy / "manifest.json").write_text(json.dumps(document))
+    (copy / "manifest.json").write_bytes(_sealed(json.dumps(document).encode()))
     return lambda: _load(copy)
 
 

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uringinfer.errors import EnvironmentError_, UsageError
+from uringinfer.storage.redzones import REDZONE_BYTES, SPARE_BYTES, poison
 from uringinfer.units import format_size
 
 HUGE_PAGE = 2 << 20
@@ -55,7 +56,7 @@ class Arena:
     ) -> None:
         if nbytes <= 0:
             raise UsageError(f"an arena of {nbytes} bytes was asked for", hint="it needs at least one byte")
-        self.nbytes = -(-nbytes // HUGE_PAGE) * HUGE_PAGE
+        self.nbytes = -(-(nbytes + SPARE_BYTES) // HUGE_PAGE) * HUGE_PAGE
         self.notes: list[str] = []
         self._used = 0
         self._smaps = proc / "self" / "smaps"
@@ -93,6 +94,10 @@ class Arena:
                 hint="make the arena larger",
             )
         self._used = start + nbytes
+        if REDZONE_BYTES:
+            # the rest of the region's last page as well: nothing else may begin there
+            self._used = -(-self._used // 4096) * 4096 + REDZONE_BYTES
+            poison(self.address + start + nbytes, self._used - start - nbytes)
         return self._memory[start : start + nbytes]
 
     @property
