@@ -203,10 +203,13 @@ def test_a_template_that_others_wrote_into_the_files_does_not_take_the_formats_p
 ):
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": "approximately"}))
     assert find_renderer(tmp_path, chat_tokenizer).name == "the built-in format for Kimi K3"
-    (tmp_path / "chat_template.jinja").write_text("a user's own")
+    (tmp_path / "chat_template.jinja").write_text("<|open|>think<|sep|>")
     own = find_renderer(tmp_path, chat_tokenizer)
     assert own.name == str(tmp_path / "chat_template.jinja")
     assert isinstance(own.reply_parser(own.render(ChatRequest([]))), KimiK3ReplyParser)
+    (tmp_path / "chat_template.jinja").write_text("another format")
+    other = find_renderer(tmp_path, chat_tokenizer)
+    assert not isinstance(other.reply_parser(other.render(ChatRequest([]))), KimiK3ReplyParser)
 
 
 @pytest.mark.parametrize("value", [b"bytes", 10**5000, {1, 2}], ids=["bytes", "a long number", "a set"])

@@ -17,7 +17,7 @@ import jinja2
 from uringinfer.errors import IntegrityError, UsageError
 from uringinfer.text.chat_guard import ChatGuard, free_character
 from uringinfer.text.chat_messages import REASONING_NAMES, forms_of, normal_messages
-from uringinfer.text.kimi_k3_replies import KimiK3ReplyParser, has_markers
+from uringinfer.text.kimi_k3_replies import OPEN, KimiK3ReplyParser
 from uringinfer.text.marked_replies import MarkedReplyParser
 from uringinfer.text.rendering import ChatRequest, ReplyParser, Segment
 from uringinfer.text.template import DEFAULT_SECONDS, LimitError, Meter, Template, TemplateError
@@ -140,7 +140,7 @@ class ChatTemplate:
 
     def reply_parser(self, prompt: Sequence[Segment]) -> ReplyParser:
         """A parser for the reply to `prompt`."""
-        if has_markers(self._tokenizer):
+        if Segment(OPEN, True) in prompt:  # a template for Kimi K3, whoever wrote it
             opened = [segment.text for segment in prompt[-2:-1]]
             return KimiK3ReplyParser(self._tokenizer, thinking=opened == ["think"])
         return MarkedReplyParser(self._tokenizer, prompt)
