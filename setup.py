@@ -28,6 +28,7 @@ def optional_extensions():
         extension.optional = True
         extension.levels = namespace.get("LEVELS", {})
         extension.level_sources = namespace.get("LEVEL_SOURCES", [])
+        extension.few_sources = namespace.get("FEW_SOURCES", {})
         extension.depends += extension.level_sources
         extensions.append(extension)
     return extensions
@@ -38,7 +39,11 @@ class BuildLevels(build_ext):
     only when they or a header have changed."""
 
     def build_extension(self, ext):
-        tasks = [(source, level) for level in ext.levels for source in ext.level_sources]
+        tasks = [
+            (source, level)
+            for level in ext.levels
+            for source in ext.few_sources.get(level, ext.level_sources)
+        ]
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             ext.extra_objects = list(pool.map(lambda task: self.compile_at_level(ext, *task), tasks))
         super().build_extension(ext)

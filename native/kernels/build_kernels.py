@@ -33,7 +33,10 @@ LEVELS: dict[str, list[str]] = {"portable": []}
 if platform.machine() in ("x86_64", "AMD64"):
     LEVELS["avx2"] = ["-mavx2", "-mfma", "-mf16c"]
     wide = ("f", "bw", "vl", "dq", "vnni")
-    LEVELS["avx512"] = [*LEVELS["avx2"], *(f"-mavx512{part}" for part in wide)]
+    LEVELS["avx512"] = [*LEVELS["avx2"], "-mbmi2", *(f"-mavx512{part}" for part in wide)]
+    LEVELS["avx512_vbmi"] = [*LEVELS["avx512"], "-mavx512vbmi"]
+FEW_SOURCES = {"avx512_vbmi": [str(HERE / "formats" / "grids.c")]}
+"""What a level that is part of another one has, which asks for it at run time; the others have all."""
 FLAGS = ["-std=c11", "-O3", "-fopenmp", "-ffp-contract=off", "-fno-wrapv", "-Wall", "-Wextra"]
 SANITIZE = os.environ.get("URINGINFER_SANITIZE", "").split()
 """More flags, for the compiler and the linker: those of `scripts/test.sh --asan`."""

@@ -197,63 +197,62 @@ INLINE void iq3_s_block(const unsigned char *block, struct bytes_half *to)
     set_lanes(scaled_numbers(sixteen_nibbles(scales), 1, 2, half_value(block), 1), 8, to);
 }
 
-INLINE __m128i two_entries(const uint16_t *at)
+/* IQ1's grid is too large for that: its 64 registers of words would be loaded for each block. So entries are copied, each by
+ * its index; four of them are made at once, as the words of a number: low bytes, and three bits each of `high`. */
+INLINE uint64_t four_indices(const unsigned char *low, uint32_t high)
 {
-    const __m128i first = _mm_loadl_epi64((const __m128i *)iq1_grid[at[0]]);
-    return _mm_castps_si128(_mm_loadh_pi(_mm_castsi128_ps(first), (const __m64 *)iq1_grid[at[2]]));
+    return _pdep_u64(word_at(low), 0x00ff00ff00ff00ff) | _pdep_u64(high, 0x0700070007000700);
 }
-
-/* IQ1's grid is too large for that: its 64 registers of words would be loaded for each block. So entries are copied, one by
- * one; `more` is what is added to the bytes of each octet, 1 or -1. */
-INLINE void iq1_vectors(__m512i index, __m512i more, struct bytes_half *to)
+INLINE __m128i two_entries(uint64_t four, int second)
 {
-    __m512i sum[4];
-    const __m256i lo = _mm512_castsi512_si256(index), hi = _mm512_extracti64x4_epi64(index, 1);
-    const __m128i q[4] = {_mm256_castsi256_si128(lo), _mm256_extracti128_si256(lo, 1), _mm256_castsi256_si128(hi), _mm256_extracti128_si256(hi, 1)};
-    uint64_t w[8];
-    UNROLL for (int k = 0; k < 4; k++) {
-        w[2*k] = (uint64_t)_mm_cvtsi128_si64(q[k]);
-        w[2*k+1] = (uint64_t)_mm_extract_epi64(q[k], 1);
-    }
-    UNROLL for (int v = 0; v < 4; v++) {
-        const uint64_t *mine = w + v / 2 * 4;
-        const int s = v % 2 * 16;
-        __m128i e[4];
-        UNROLL for (int k = 0; k < 4; k++) {
-            const __m128i first = _mm_loadl_epi64((const __m128i *)iq1_grid[(uint16_t)(mine[k] >> s)]);
-            e[k] = _mm_castps_si128(_mm_loadh_pi(_mm_castsi128_ps(first), (const __m64 *)iq1_grid[(uint16_t)(mine[k] >> (s + 32))]));
-        }
-        const __m512i entries = in_four(e[0], e[1], e[2], e[3]);
-        sum[v] = _mm512_add_epi8(entries, _mm512_permutexvar_epi16(_mm512_loadu_si512(octet_words[v]), more));
-    }
-    to[0].even = sum[0], to[0].odd = sum[1], to[1].even = sum[2], to[1].odd = sum[3];
+    const __m128i first = _mm_loadl_epi64((const __m128i *)iq1_grid[(uint16_t)(four >> 16 * second)]);
+    const unsigned char *const other = iq1_grid[(uint16_t)(four >> (16 * second + 32))];
+    return _mm_castps_si128(_mm_loadh_pi(_mm_castsi128_ps(first), (const __m64 *)other));
 }
-/* Bytes of 1, or of -1 in the words that are negative. */
-INLINE __m512i ones_signed(__m512i words)
+/* The entries of one vector of a half, whose indices these are. */
+INLINE __m512i iq1_entries(const uint64_t *four, int second)
 {
-    return _mm512_or_si512(_mm512_srai_epi16(words, 15), _mm512_set1_epi8(1));
+    return in_four(two_entries(four[0], second), two_entries(four[1], second), two_entries(four[2], second),
+                   two_entries(four[3], second));
 }
 
 INLINE void iq1_s_block(const unsigned char *block, struct bytes_half *to)
 {
-    const __m128i eight = _mm_loadu_si128((const __m128i *)(block + 34));
-    const __m512i high = four_octets(eight);
-    const __m512i bits = _mm512_slli_epi16(_mm512_srlv_epi16(high, every_four(0, 3, 6, 9)), 8);
-    const __m512i index = _mm512_or_si512(wide_bytes(block + 2), _mm512_and_si512(bits, _mm512_set1_epi16(0x700)));
-    iq1_vectors(index, ones_signed(high), to);
-    const __m512i scales = _mm512_cvtepu16_epi32(_mm256_castsi128_si256(_mm_and_si128(_mm_srli_epi16(eight, 12), _mm_set1_epi16(7))));
-    set_lanes(scaled_numbers(scales, 1, 2, half_value(block), 0.125f), 8, to);
+    const __m128i high = _mm_loadu_si128((const __m128i *)(block + 34));
+    const __m128i ones = _mm_or_si128(_mm_srai_epi16(high, 15), _mm_set1_epi16(1)), bytes = _mm_packs_epi16(ones, ones);
+    uint64_t four[8];
+    unsigned char more[16]; /* 1, or -1 where all is less by an eighth */
+    _mm_storeu_si128((__m128i *)more, bytes);
+    UNROLL for (int g = 0; g < 8; g++)
+        four[g] = four_indices(block + 2 + 4 * g, short_at(block + 34 + 2 * g));
+    UNROLL for (int half = 0; half < 2; half++) {
+        const __m512i eighth = vbytes_quarters(more + 4 * half);
+        to[half].even = _mm512_add_epi8(iq1_entries(four + 4 * half, 0), eighth);
+        to[half].odd = _mm512_add_epi8(iq1_entries(four + 4 * half, 1), eighth);
+    }
+    const __m128i threes = _mm_and_si128(_mm_srli_epi16(high, 12), _mm_set1_epi16(7));
+    set_lanes(scaled_numbers(_mm512_cvtepu16_epi32(_mm256_castsi128_si256(threes)), 1, 2, half_value(block), 0.125f), 8, to);
+}
+
+/* Of eight bytes with two octets each: one more, or one less where an octet's bit of `bits` says so. */
+INLINE __m512i eighth_less(__m512i entries, uint64_t eight, uint64_t bits)
+{
+    const uint64_t less = _pdep_u64(_pext_u64(eight, bits), 0x0101010101010101) * 255;
+    const __m512i one = _mm512_set1_epi8(1);
+    return _mm512_mask_sub_epi8(_mm512_add_epi8(entries, one), _cvtu64_mask64(less), entries, one);
 }
 
 INLINE void iq1_m_block(const unsigned char *block, struct bytes_half *to)
 {
-    const __m512i twice = _mm512_setr_epi32(0, 0x10001, 0x20002, 0x30003, 0x40004, 0x50005, 0x60006, 0x70007, 0x80008, 0x90009,
-                                            0xa000a, 0xb000b, 0xc000c, 0xd000d, 0xe000e, 0xf000f);
-    const __m256i bytes = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(block + 32)));
-    const __m512i nibbles = _mm512_srlv_epi16(_mm512_permutexvar_epi16(twice, _mm512_castsi256_si512(bytes)),
-                                              every_four(0, 4, 0, 4));
-    const __m512i bits = _mm512_and_si512(_mm512_slli_epi16(nibbles, 8), _mm512_set1_epi16(0x700));
-    iq1_vectors(_mm512_or_si512(wide_bytes(block), bits), ones_signed(_mm512_slli_epi16(nibbles, 12)), to);
+    UNROLL for (int half = 0; half < 2; half++) {
+        const unsigned char *const high = block + 32 + 8 * half;
+        const uint64_t eight = (uint64_t)word_at(high + 4) << 32 | word_at(high);
+        uint64_t four[4];
+        UNROLL for (int g = 0; g < 4; g++)
+            four[g] = four_indices(block + 16 * half + 4 * g, (uint32_t)_pext_u64(eight >> 16 * g & 0xffff, 0x7777));
+        to[half].even = eighth_less(iq1_entries(four, 0), eight, 0x0808080808080808);
+        to[half].odd = eighth_less(iq1_entries(four, 1), eight, 0x8080808080808080);
+    }
     const uint64_t scales = (uint64_t)word_at(block + 52) << 32 | word_at(block + 48);
     const uint16_t half = (uint16_t)((scales >> 12 & 0xf) | (scales >> 24 & 0xf0) | (scales >> 36 & 0xf00) |
                                      (scales >> 48 & 0xf000));

@@ -7,7 +7,10 @@
 
 #include "simd.h"
 
-#if defined(LEVEL_AVX512)
+#if defined(LEVEL_AVX512_VBMI)
+#define LOOK_UP_BYTES /* grid_vectors.h */
+#endif
+#if defined(LEVEL_AVX512) || defined(LEVEL_AVX512_VBMI)
 #include "lanes_avx512.h"
 #elif defined(LEVEL_AVX2)
 #include "lanes_avx2.h"

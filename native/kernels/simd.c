@@ -21,7 +21,7 @@ int kernels_simd_supported(int simd)
     if (simd == KERNELS_AVX512)
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-               __builtin_cpu_supports("avx512vnni");
+               __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("bmi2");
     if (simd == KERNELS_AVX2)
         return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
                __builtin_cpu_supports("f16c");

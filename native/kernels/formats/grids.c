@@ -110,15 +110,33 @@
 #endif
 #include "bytes_template.h"
 
-#define OPS(name, cols, bytes)                       \
-    const struct format_ops FORMAT_OPS(name) = {     \
-        .block = 128,                                \
-        .row_block = cols,                           \
-        .row_bytes = bytes,                          \
-        .arrange = arrange_blocks,                   \
-        .integers = name##_integers,                 \
-        .rows = name##_rows,                         \
-        .transposed = name##_transposed,             \
+#ifdef LEVEL_AVX512
+/* Processors that have byte permutations (VBMI) take the rows of that level. */
+#define ROWS(name)                                                                                     \
+    extern const struct format_ops name##_ops_avx512_vbmi;                                             \
+    static void name##_best(const struct product *p, long first, long last, float *scratch)            \
+    {                                                                                                  \
+        if (__builtin_cpu_supports("avx512vbmi"))                                                      \
+            name##_ops_avx512_vbmi.rows(p, first, last, scratch);                                      \
+        else                                                                                           \
+            name##_rows(p, first, last, scratch);                                                      \
+    }
+#define ROWS_OF(name) name##_best
+#else
+#define ROWS(name)
+#define ROWS_OF(name) name##_rows
+#endif
+
+#define OPS(name, cols, bytes)                   \
+    ROWS(name)                                   \
+    const struct format_ops FORMAT_OPS(name) = { \
+        .block = 128,                            \
+        .row_block = cols,                       \
+        .row_bytes = bytes,                      \
+        .arrange = arrange_blocks,               \
+        .integers = name##_integers,             \
+        .rows = ROWS_OF(name),                   \
+        .transposed = name##_transposed,         \
     }
 
 OPS(iq1_s, 256, 50);
