@@ -56,6 +56,7 @@ _SNAPSHOTS = 4
 @shared.io
 @shared.placement
 @shared.ring_slots
+@shared.verify_reads
 @shared.pack_dir
 @click.option("--quiet", is_flag=True, help="The answers alone: nothing on stderr but errors.")
 def command(model: Path, **options: Any) -> None:
@@ -127,6 +128,7 @@ def _load_options(options: dict[str, Any]) -> api.LoadOptions:
         io=options["io"],
         placement=options["placement"],
         ring_slots=options["ring_slots"],
+        verify_reads=options["verify_reads"],
         snapshots=_SNAPSHOTS,
     )
 
