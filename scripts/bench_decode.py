@@ -221,10 +221,17 @@ def checking_cases(container: Container) -> tuple[list[Case], Callable[[], list[
                 for with_checks, plain in zip(checked.seconds, unchecked.seconds, strict=True)
             ]
             shares = [run["decode"]["check_seconds"] / run["decode"]["seconds"] for run in checked.runs]
+            cpu = [
+                statistics.median(
+                    run["decode"]["user_seconds"] / run["decode"]["tokens"] for run in case.runs
+                )
+                for case in (checked, unchecked)
+            ]
             lines.append(
                 f"- {checked.name}: {statistics.median(ratios):.3f} of the tokens/s without checks (median of"
                 f" {len(ratios)} pairs, {min(ratios):.2f}-{max(ratios):.2f}); the computing thread spends"
-                f" {statistics.median(shares):.2%} of its time on checks"
+                f" {statistics.median(shares):.2%} of its time on checks; user time per token"
+                f" {1e3 * cpu[0]:.1f} against {1e3 * cpu[1]:.1f} ms"
             )
         return lines
 
