@@ -151,6 +151,11 @@ def refused(layout, quantization=None, **others):
             refused("gptq, ordered", g_idx=maker.entry("I32", np.zeros(COLS, np.int32))),
             r"x\.w\.g_idx: its 4 groups differ in size",
         ),
+        (refused("gptq, ordered", GPTQ), r"x\.w\.g_idx puts columns in another order"),
+        (
+            refused("int4", {"config_groups": {"group_0": {"weights": {"num_bits": 8}}}}),
+            r"x\.w\.weight_packed is of 8 bits by compressed-tensors",
+        ),
         (
             refused("awq", scales=maker.entry("F16", np.ones((3, ROWS), np.float16))),
             r"x\.w\.scales is F16 \[3, 264\]",

@@ -37,7 +37,15 @@ from uringinfer.packing.stored_parts import (
     WidenedRows,
 )
 
-_LEFT_OUT = ("input_scale", "input_global_scale", "input_zero_point", "k_scale", "v_scale", "kv_cache_scale")
+_LEFT_OUT = (
+    "input_scale",
+    "input_scale_ub",
+    "input_global_scale",
+    "input_zero_point",
+    "k_scale",
+    "v_scale",
+    "kv_cache_scale",
+)
 _SCALE_NAMES = {"F16": "f16", "BF16": "bf16"}
 _BLOCK_SIZES = (16, 32, 64, 128)
 
@@ -194,12 +202,15 @@ def _find_gptq(stored: _Stored, weight: SourceTensor) -> KeptMatrix:
     groups = scales.shape[0]
     group, times = stored.grouping("scales", cols, groups)
     stored.need("qzeros", ("I32",), (groups, -(-rows // 8)))
-    order = None
+    order, unordered = None, None
     if stored.quantization.get("desc_act") and groups > 1:
         stored.need("g_idx", ("I32",), (cols,))
         order = ColumnOrder(stored.name("g_idx"), groups)
+    elif stored.get("g_idx") is not None:
+        stored.need("g_idx", ("I32",), (cols,))
+        unordered = ColumnOrder(stored.name("g_idx"), groups)
     parts: _Parts = {
-        "qweight": NibblesAlongColumns(stored.name("qweight"), order),
+        "qweight": NibblesAlongColumns(stored.name("qweight"), order, unordered),
         "scales": TransposedNumbers(stored.name("scales"), times),
         "qzeros": NibblesAlongRows(stored.name("qzeros"), added=int(layout == "gptq"), times=times),
     }
@@ -224,6 +235,12 @@ def _find_packed(stored: _Stored) -> KeptMatrix | None:
         return _find_nvfp4(stored, "weight_packed", "weight_global_scale", "nvfp4_over")
     if weight.dtype != "I32" or len(weight.shape) != 2:
         return None
+    bits = _compressed_bits(stored.quantization)
+    if bits - {4}:
+        raise UnsupportedModelError(
+            f"tensor {weight.name} is of {' or '.join(map(str, sorted(bits)))} bits by compressed-tensors",
+            hint="4 bits are known",
+        )
     rows, cols = weight.shape[0], 8 * weight.shape[1]
     scales = stored.get("weight_scale")
     groups = scales.shape[1] if scales and len(scales.shape) == 2 else 0
@@ -242,6 +259,15 @@ def _find_packed(stored: _Stored) -> KeptMatrix | None:
         raise stored.refuse("weight_g_idx", "columns in the order of their groups")
     form = _format_name(group, _SCALE_NAMES[scales.dtype], kind)
     return stored.matrix(form, rows, cols, parts, "weight_shape")
+
+
+def _compressed_bits(quantization: Mapping[str, Any]) -> set[int]:
+    """The bits of weights that compressed-tensors' groups name."""
+    groups = quantization.get("config_groups")
+    named = list(groups.values()) if isinstance(groups, Mapping) else []
+    weights = [group.get("weights") for group in named if isinstance(group, Mapping)]
+    bits = [each.get("num_bits") for each in weights if isinstance(each, Mapping)]
+    return {each for each in bits if type(each) is int}
 
 
 def _scales(name: str, times: int, groups: int, stored: _Stored) -> StoredPart:

@@ -169,13 +169,17 @@ class NibblesOfRows:
 @dataclass(frozen=True, slots=True)
 class NibblesAlongColumns:
     """Words of eight nibbles stored [in / 8, out] -> nibbles [out, in / 2]. `order`, if there is one, names
-    a tensor: packed column i is column order[i] of the stored ones, as `ColumnOrder` has it."""
+    a tensor: packed column i is column order[i] of the stored ones, as `ColumnOrder` has it. `unordered`
+    names one that must leave them where they are."""
 
     tensor: str
     order: ColumnOrder | None = None
+    unordered: ColumnOrder | None = None
     is_whole = True
 
     def read(self, source: TensorSource, start: int, stop: int, out: Bytes) -> None:
+        if self.unordered is not None:
+            self.unordered.check_in_order(source)
         stored = source.tensors[self.tensor].shape[0]
         order = None if self.order is None else self.order.inverse(source)
         rows = out.reshape(stop - start, -1)
@@ -217,6 +221,15 @@ class ColumnOrder:
                 f"tensor {self.tensor}: its {self.groups} groups differ in size, no format keeps that"
             )
         return columns
+
+    def check_in_order(self, source: TensorSource) -> None:
+        """Raises UnsupportedModelError unless the groups follow one another."""
+        columns = self.columns(source)
+        if not np.array_equal(columns, np.arange(len(columns))):
+            raise UnsupportedModelError(
+                f"tensor {self.tensor} puts columns in another order, but the config says desc_act false",
+                hint="set desc_act in quantization_config",
+            )
 
     def inverse(self, source: TensorSource) -> NDArray[np.int64]:
         """Where each stored column goes."""
