@@ -23,7 +23,7 @@ class Stuff:
     """Random bytes that tensors share: a writer keeps what it is given until all is written."""
 
     def __init__(self) -> None:
-        largest = EXPERTS * INNER * row_bytes(GGMLQuantizationType.Q6_K, HIDDEN)
+        largest = max(EXPERTS * INNER, VOCAB) * row_bytes(GGMLQuantizationType.Q6_K, HIDDEN)
         self._bytes = np.random.default_rng(0).integers(0, 256, largest, dtype=np.uint8)
 
     def quantised(self, kind: GGMLQuantizationType, *shape: int) -> np.ndarray:

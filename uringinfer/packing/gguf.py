@@ -29,7 +29,7 @@ from uringinfer.packing.gguf_config import make_config, model_layers
 from uringinfer.packing.gguf_files import part_paths
 from uringinfer.packing.gguf_header import GgufHeader, GgufTensor
 from uringinfer.packing.gguf_metadata import Metadata
-from uringinfer.packing.gguf_names import NAMES, ROTARY_FACTORS, Names
+from uringinfer.packing.gguf_names import NAMES, ROTARY_FACTORS
 from uringinfer.packing.gguf_parts import read_parts
 from uringinfer.packing.gguf_stub import Before, cut_down
 from uringinfer.packing.gguf_tokenizer import tokenizer_files
@@ -64,24 +64,24 @@ class GgufSource:
         self._header_bytes = [len(header.data) for header in headers]
         self._before = {number: h.before for number, h in enumerate(headers) if h.before is not None}
         self.part_bytes = [header.nbytes for header in headers]
-        self._metadata = Metadata(first.path, first.metadata)
-        names = NAMES[self._metadata.architecture]
+        metadata = Metadata(first.path, first.metadata)
+        names = NAMES[metadata.architecture]
         self._files = [open_file(path) for path in self._paths]
         stored = {name: tensor for header in headers for name, tensor in header.tensors.items()}
         owners = {name: part for part, header in enumerate(headers) for name in header.tensors}
-        drafts = _drafts(stored, model_layers(self._metadata))
+        drafts = _drafts(stored, model_layers(metadata))
         factors = stored.get(ROTARY_FACTORS)
         self.tensors: dict[str, SourceTensor] = {}
         self._places: dict[str, _Place] = {}
         self._computed: dict[str, Callable[[], Floats]] = {}
         for name, tensor in stored.items():
             if name not in drafts and tensor is not factors:
-                self._add(names, names.checkpoint_name(name), _Place(owners[name], tensor, None))
+                self._add(metadata, names.checkpoint_name(name), _Place(owners[name], tensor, None))
         shapes = {name: tensor.shape for name, tensor in self.tensors.items()}
         self.config: dict[str, Any] = make_config(
-            self._metadata, shapes, None if factors is None else self._vector(owners[factors.name], factors)
+            metadata, shapes, None if factors is None else self._vector(owners[factors.name], factors)
         )
-        self._auxiliary, notes = tokenizer_files(self._metadata)
+        self._auxiliary, notes = tokenizer_files(metadata)
         self.notes = [*notes, *_draft_notes(drafts, stored)]
         self.identity: dict[str, Any] = {
             "kind": "gguf",
@@ -99,7 +99,7 @@ class GgufSource:
         """
         return cls(read_parts(part_paths(path)))
 
-    def _add(self, names: Names, name: str, place: _Place) -> None:
+    def _add(self, metadata: Metadata, name: str, place: _Place) -> None:
         """Makes the tensor of `place` known as `name`, with what is computed beside or instead of it."""
         tensor = place.tensor
         if not tensor.shape:
@@ -114,7 +114,7 @@ class GgufSource:
         else:
             form = FORMAT_OF_TYPE[tensor.type.name]
             self.tensors[name] = SourceTensor(name, "U8", shape, packed_as=form)
-        self._places[name] = _Place(place.part, tensor, self._permuted_head(names, name, shape))
+        self._places[name] = _Place(place.part, tensor, self._permuted_head(metadata, name, shape))
         if name.endswith(_RATES):
             self._computed[name] = partial(self._logarithms, place.part, tensor)
         if name.endswith(_SCORES):
@@ -122,14 +122,14 @@ class GgufSource:
             self.tensors[scale] = SourceTensor(scale, "F32", (shape[-1],))
             self._computed[scale] = partial(_ones, shape[-1])
 
-    def _permuted_head(self, names: Names, name: str, shape: tuple[int, ...]) -> int | None:
+    def _permuted_head(self, metadata: Metadata, name: str, shape: tuple[int, ...]) -> int | None:
         """Rows of one head, if the rows of this tensor are stored permuted within each head."""
         kind = next((kind for kind in ("q_proj", "k_proj") if name.rpartition(".")[0].endswith(kind)), None)
-        if not names.is_permuted or kind is None:
+        if not NAMES[metadata.architecture].is_permuted or kind is None:
             return None
-        heads = self._metadata.integer(".attention.head_count")
+        heads = metadata.integer(".attention.head_count")
         if kind == "k_proj":
-            heads = self._metadata.integer(".attention.head_count_kv", heads)
+            heads = metadata.integer(".attention.head_count_kv", heads)
         if shape[0] % heads or shape[0] // heads % 2:
             raise IntegrityError(f"{self.path}: {name} has {shape[0]} rows for {heads} heads")
         return shape[0] // heads
