@@ -1,6 +1,7 @@
 """Ten families' chat formats: rendered as Jinja renders them, and safe from what users type."""
 
 import json
+import random
 
 import pytest
 import tokenizers
@@ -9,7 +10,10 @@ from tests.text import chat_formats, jinja_oracle, tokenizer_files
 from uringinfer.errors import UsageError
 from uringinfer.text.chat import ChatTemplate
 from uringinfer.text.formats import find_renderer
-from uringinfer.text.rendering import ChatRequest, text_of
+from uringinfer.text.kimi_k3_replies import KimiK3ReplyParser
+from uringinfer.text.marked_replies import MarkedReplyParser
+from uringinfer.text.openai_request import read_request
+from uringinfer.text.rendering import ChatRequest, Segment, text_of
 from uringinfer.text.tokenizer import Tokenizer
 
 FAMILIES = [*chat_formats.FORMATS, "Kimi K3"]
@@ -135,3 +139,79 @@ def test_kimi_linears_format_is_known_where_the_template_is_missing(tmp_path):
         "<|im_assistant|>assistant<|im_middle|>"
     )
     assert tokenizer.id_of("<|im_end|>") in tokenizer.eos_ids
+
+
+WORDS = [
+    "a",
+    "",
+    "<|im_end|>",
+    '{"a":1}',
+    "[1]",
+    "auto",
+    "low",
+    "\ud800",
+    "json_object",
+    None,
+    True,
+    False,
+    0,
+]
+WORDS += [-1, 2.5, 10**30, float("nan"), float("inf")]
+KEYS = ["role", "content", "type", "text", "name", "id", "function", "arguments", "tool_calls", "image"]
+
+
+def anything(draw, depth=0):
+    kind = draw.randrange(4) if depth < 4 else 3
+    if kind == 0:
+        return [anything(draw, depth + 1) for _ in range(draw.randrange(3))]
+    if kind == 1:
+        return {draw.choice(KEYS): anything(draw, depth + 1) for _ in range(draw.randrange(4))}
+    return draw.choice(WORDS)
+
+
+def some_message(draw):
+    role = draw.choice(["system", "developer", "user", "assistant", "tool"])
+    message = {"role": role, "content": draw.choice(["hi", anything(draw)])}
+    if draw.random() < 0.4:
+        call = {"id": anything(draw), "function": {"name": "f", "arguments": anything(draw)}}
+        message["tool_calls"] = draw.choice([[call], anything(draw)])
+    if draw.random() < 0.4:
+        key = draw.choice(["name", "tool_call_id", "tools", "reasoning_content", "tool", "id"])
+        message[key] = anything(draw)
+    return message
+
+
+def test_a_request_of_any_shape_is_rendered_or_refused_in_one_line(renderer, tokenizer):
+    draw = random.Random(0)
+    settings = ("tools", "tool_choice", "response_format", "thinking", "reasoning_effort", "images")
+    for _ in range(150):
+        body = {"messages": [some_message(draw) for _ in range(draw.randrange(4))]}
+        body |= {key: anything(draw) for key in settings if draw.random() < 0.2}
+        try:
+            request, asks = read_request(body)
+            segments = renderer.render(request, asks)
+            tokenizer.encode_segments(segments)
+        except UsageError as error:
+            assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("thinking", [True, False])
+def test_a_reply_of_any_tokens_is_read_and_adds_up(tokenizer, thinking):
+    draw = random.Random(1)
+    control = [token.id for token in tokenizer.control_tokens]
+    texts = ['call tool="f"', 'argument key="a" type="number"', '{"name": "f"}', "think", "x", "\n", " "]
+    words = [tokenizer.encode(text) for text in texts]
+    for number in range(600):
+        parser = (
+            KimiK3ReplyParser(tokenizer, thinking=thinking)
+            if number % 2
+            else MarkedReplyParser(tokenizer, [Segment("<think>", True)] if thinking else [])
+        )
+        ids = []
+        for _ in range(draw.randrange(30)):
+            ids += [draw.choice(control)] if draw.random() < 0.4 else draw.choice(words)
+        events = [event for token_id in ids for event in parser.feed(token_id)] + parser.finish()
+        assert "".join(event.text for event in events if event.kind == "answer") == parser.answer
+        assert "".join(event.text for event in events if event.kind == "reasoning") == parser.reasoning
+        assert len(parser.message().get("tool_calls", ())) == len(parser.calls)
+        assert all(call.name for call in parser.calls)

@@ -106,7 +106,10 @@ class _Images:
     """The sizes of a request's images, taken one by one; None renders a placeholder for each."""
 
     def __init__(self, sizes: Any) -> None:
-        self._sizes = None if sizes is None else list(sizes)
+        pairs = sizes if isinstance(sizes, list | tuple) else []
+        if sizes is not None and (pairs is not sizes or not all(map(_is_size, pairs))):
+            raise UsageError("images are no list of sizes", hint="give [width, height] in pixels for each")
+        self._sizes = None if sizes is None else list(pairs)
         self._used = 0
 
     def next(self) -> str:
@@ -127,6 +130,10 @@ class _Images:
                 f"{len(self._sizes)} images were given for {self._used} image parts",
                 hint="give one size for each image part",
             )
+
+
+def _is_size(size: Any) -> bool:
+    return isinstance(size, list | tuple) and len(size) == 2 and all(type(n) is int and n > 0 for n in size)
 
 
 class _Writer:
