@@ -8,6 +8,7 @@ from tiny_models import write_tiny_checkpoint
 sys.path.append(str(Path(__file__).parents[1] / "packing"))
 from test_gguf_parts import write_parts
 
+from uringinfer.engine import source
 from uringinfer.engine.opening import open_model
 from uringinfer.engine.source import find_container
 from uringinfer.errors import EnvironmentError_, UsageError
@@ -64,3 +65,10 @@ def test_what_is_no_model_is_named(tmp_path):
     for name, what in (("empty", "is neither"), ("notes.txt", "is neither"), ("none", "does not exist")):
         with pytest.raises(UsageError, match=f"{name} {what}"):
             find_container(tmp_path / name, tmp_path / "cache")
+
+
+def test_a_container_of_an_older_format_in_the_cache_is_packed_anew(tmp_path, monkeypatch):
+    checkpoint = write_tiny_checkpoint(tmp_path / "model", layers=1)
+    packed = find_container(checkpoint, tmp_path / "cache")
+    monkeypatch.setattr(source, "FORMAT_VERSION", source.FORMAT_VERSION + 1)
+    assert find_container(checkpoint, tmp_path / "cache") != packed

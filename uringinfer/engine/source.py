@@ -1,7 +1,8 @@
 """Where the container is: MODEL itself, or what a checkpoint was packed into.
 
 A checkpoint (a Hugging Face directory or a GGUF file) is packed once into a cache directory, under a name
-made of its own and a digest of its files' names, sizes and times: a changed checkpoint is packed anew.
+made of its own and a digest of its files' names, sizes and times: a changed checkpoint is packed anew, and so
+is one that an older version packed in another format.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from uringinfer.container.manifest import FORMAT_VERSION
 from uringinfer.environment import cache_directory
 from uringinfer.errors import UsageError
 from uringinfer.packing.gguf_files import SUFFIX, holds_gguf, part_paths
@@ -65,6 +67,6 @@ def _checkpoint_files(path: Path) -> list[Path]:
 
 
 def _digest(files: list[Path]) -> str:
-    """16 hex digits that change when a file is replaced."""
+    """16 hex digits that change when a file is replaced, and with the format of containers."""
     facts = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+    return hashlib.sha256(f"{FORMAT_VERSION} {facts}".encode()).hexdigest()[:16]
