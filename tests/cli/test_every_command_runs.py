@@ -24,6 +24,7 @@ DOCUMENTATION = Path(__file__).parents[2] / "docs" / "cli.md"
 TRACE = b'{"tok": 0, "layers": [[0, 1], [2, 3]]}\n{"tok": 1, "layers": [[0, 1], [2, 3]]}\n'
 RUNS = {
     "bench": ["{model}", "-p", "4", "-n", "2", "-r", "1"],
+    "chat": ["{model}", "-n", "2"],
     "detokenize": ["{model}", "1,2"],
     "doctor": ["{model}", "--deep", "--seconds", "0.01"],
     "generate": ["{model}", "--ids", "1,2", "-n", "2"],
@@ -38,6 +39,7 @@ RUNS = {
     "verify": ["{model}"],
 }
 """Every command but completion, which prints a script for a shell."""
+PRINTING_JSON = {name: run for name, run in RUNS.items() if name != "chat"}
 SHOWING_PROGRESS = [name for name in RUNS if name not in ("detokenize", "info", "tokenize")]
 OPENING_A_CONTAINER = ["bench", "generate", "info", "perplexity", "plan", "shard", "verify"]
 NAMED_BY_OTHERS = ("files", "formats", "job options", "libraries", "percentile")
@@ -100,7 +102,9 @@ def section(name):
     return DOCUMENTATION.read_text(encoding="utf-8").split(f"\n## {name}\n")[1].split("\n## ")[0]
 
 
-@pytest.mark.parametrize(("name", "run"), [*RUNS.items(), ("generate", ["{moe}", *RUNS["generate"][1:]])])
+@pytest.mark.parametrize(
+    ("name", "run"), [*PRINTING_JSON.items(), ("generate", ["{moe}", *RUNS["generate"][1:]])]
+)
 def test_json_parses_and_each_of_its_keys_is_documented(command_line, arguments, name, run):
     result = command_line(name, *arguments(run), "--json")
     assert result.code == 0 or (name == "doctor" and result.code == 1), result.stderr

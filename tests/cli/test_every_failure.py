@@ -20,6 +20,7 @@ from uringinfer.cli.main import COMMANDS
 
 ENDLESS = "9" * 400
 READING_STDIN = {
+    "chat": ["{model}", "--quiet"],
     "generate": ["{model}", "-"],
     "perplexity": ["{model}", "-"],
     "tokenize": ["{model}", "-"],

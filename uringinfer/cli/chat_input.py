@@ -54,6 +54,8 @@ class LineInput:
             line = sys.stdin.readline()
         except UnicodeDecodeError as error:
             raise UsageError(f"a line is not UTF-8 (byte {error.start})", hint="convert it") from None
+        except OSError as error:
+            raise UsageError(f"cannot read stdin: {error.strerror}", hint="give it a pipe") from None
         if not line:
             raise EOFError
         return line.removesuffix("\n")

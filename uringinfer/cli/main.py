@@ -116,7 +116,8 @@ def cli(ctx: click.Context, debug: bool) -> None:
     """
     ctx.obj = {"debug": debug}
     if debug:
-        logging.basicConfig(level=logging.DEBUG, format="%(name)s: %(message)s")
+        logging.basicConfig(format="%(name)s: %(message)s")
+        logging.getLogger("uringinfer").setLevel(logging.DEBUG)
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from uringinfer.container.container import Container
 from uringinfer.engine.conversation import Conversation
+from uringinfer.engine.diagnostics import log_loaded
 from uringinfer.engine.draft_model import DraftModel
 from uringinfer.engine.drafts import Drafting, LookUp
 from uringinfer.engine.generation import Generation, GenerationOptions, Listener
@@ -92,6 +93,7 @@ class Engine:
         self._timeline = timeline
         self._checker = checker
         self._resources = resources
+        log_loaded(plan, setup, self.notes, load_seconds)
         trunk.tenure.any_thread = reader.name != "uring"
         # an engine that is dropped, by whomever, is closed; `resources` know nothing of the engine
         self._dropped = weakref.finalize(self, give_back, trunk.tenure, resources)

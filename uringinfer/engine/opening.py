@@ -3,6 +3,8 @@ memory."""
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +21,8 @@ from uringinfer.models.container_fit import check_fit
 from uringinfer.packing.layout import SegmentSize, cut_trunk, make_layout
 from uringinfer.packing.sources import open_source
 from uringinfer.units import format_size
+
+_LOG = logging.getLogger(__name__)
 
 Announce = Callable[[str], None]
 """Called with one line of text about something long that is about to begin."""
@@ -45,6 +49,7 @@ def open_model(
     Raises UsageError if there is no model at `path`, UnsupportedModelError for a family that is not known,
     IntegrityError for damaged files.
     """
+    began = time.perf_counter()
     peak_before = peak_resident_bytes()
     container = Container.open(find_container(Path(path), pack_dir, progress, announce))
     config = container.manifest.config
@@ -63,6 +68,7 @@ def open_model(
     warm_up(kernels)
     peak = peak_resident_bytes()
     opening_peak = peak if peak > peak_before else 0
+    _LOG.debug("opened %s in %.3f s, %s kernels", container.path, time.perf_counter() - began, kernels.name)
     return OpenModel(container, model, prompter, kernels, opening_peak=opening_peak, notes=notes)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from uringinfer.environment import native_enabled
@@ -21,6 +22,8 @@ from uringinfer.storage.contract import (
 )
 from uringinfer.storage.denial import SWITCHED_OFF, Denial
 from uringinfer.storage.direct import StorageFile
+
+_LOG = logging.getLogger(__name__)
 
 __all__ = [
     "DEFAULT_QUEUE_DEPTH",
@@ -54,8 +57,10 @@ def open_reader(
         return preadv.PreadvReader(queue_depth=queue_depth, split_bytes=split_bytes)
     ring = uring.open_ring(queue_depth) if native_enabled() else SWITCHED_OFF
     if isinstance(ring, Denial):
+        _LOG.debug("io_uring refused: %s", ring.reason)
         if kind == "uring":
             raise EnvironmentError_(f"io_uring cannot be used: {ring.reason}", hint=ring.remedy)
         note = f"io_uring cannot be used: {ring.reason}; {queue_depth} threads read instead; {ring.remedy}"
         return preadv.PreadvReader(queue_depth=queue_depth, split_bytes=split_bytes, notes=[note])
+    _LOG.debug("io_uring with %s, queue depth %d", ", ".join(ring.flags) or "no flags", queue_depth)
     return uring.UringReader(ring, arena=arena, queue_depth=queue_depth, split_bytes=split_bytes, files=files)
