@@ -17,6 +17,7 @@ sys.path.append(str(Path(__file__).parents[1] / "models"))
 import gguf_golden
 from golden_files import TOLERANCE, load
 
+from uringinfer.container import Container
 from uringinfer.engine.opening import open_model
 from uringinfer.kernels import open_kernels
 from uringinfer.packing.packer import pack
@@ -67,6 +68,15 @@ def test_a_published_file_gives_the_logits_of_its_own_weights(published):
     logits = logits_of(container, right["ids"], steps=GREEDY - 1)
     assert error(logits[:count], right["logits"]) < (1e-4 if "IQ" in name else 1e-5)
     assert logits[count - 1 :].argmax(axis=1).tolist() == right["greedy"][:GREEDY].tolist()
+
+
+def test_the_container_of_a_published_file_is_hardly_larger(published):
+    name, container, _ = published
+    manifest = Container.open(container).manifest
+    padding = 4096 * (len(manifest.segments) + sum(bank.num_experts for bank in manifest.banks))
+    weights = sum(segment.nbytes for segment in manifest.segments)
+    weights += sum(bank.num_experts * bank.record_bytes for bank in manifest.banks)
+    assert weights <= 1.01 * (SHARED / "gguf" / f"{name}.gguf").stat().st_size + padding
 
 
 def test_chunks_and_threads_change_no_bit_of_a_published_files_logits(published):
