@@ -198,6 +198,18 @@ def test_an_abandoned_stream_is_over_before_the_next_turn(engine):
     assert len(conversation.messages) == 4
 
 
+def test_a_reply_that_was_cut_short_goes_on_and_one_that_is_whole_does_not(engine):
+    ids = reply_ids(engine, "the lazy dog")
+    conversation = engine.conversation()
+    conversation.say("who?", mask=saying(ids), max_tokens=3)
+    rest = ids[3:]
+    for _ in conversation.go_on(mask=saying(rest), max_tokens=len(rest)):
+        pass
+    assert conversation.messages[-1]["content"] == "the lazy dog"
+    with pytest.raises(UsageError, match="the last reply is whole"):
+        conversation.go_on()
+
+
 def test_a_tool_that_answers_is_said_as_a_message(engine):
     conversation = engine.conversation()
     say(conversation, engine, "who?", "ask")

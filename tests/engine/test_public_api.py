@@ -144,6 +144,14 @@ def test_raw_text_is_fed_as_it_is(engine):
     assert prompt == engine.tokenize("the dog") == uringinfer.tokenize(engine.container.path, "the dog")
 
 
+def test_a_chat_turn_behind_tokens_is_for_conversations(engine):
+    session = engine.session()
+    session.feed([1, 2, 3])
+    with pytest.raises(UsageError, match=r"needs their messages; use Engine\.conversation"):
+        engine.generate("the dog", session=session)
+    assert engine.generate("the dog", session=session, raw=True, **GREEDY).tokens
+
+
 def test_one_stop_text_is_not_taken_apart_into_letters(engine):
     whole = engine.generate([1, 2, 3], **GREEDY).text
     assert len(whole) > 2

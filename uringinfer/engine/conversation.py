@@ -153,6 +153,8 @@ class Conversation:
         def hear(generation: Generation) -> None:
             last["content"] = (last.get("content") or "") + generation.text
 
+        if session.chosen in self._engine.prompter.need_tokenizer().eos_ids and not options.ignore_eos:
+            raise UsageError("the last reply is whole", hint="say something to go on")
         self._make_whole()
         self._engine.trunk.resume()
         ids = [] if session.chosen is None else [session.chosen]

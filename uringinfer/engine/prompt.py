@@ -153,7 +153,12 @@ class Prompter:
         is no prompt, or for a text or messages where the model lacks what they need.
         """
         if isinstance(prompt, str):
-            if asked.get("raw") or self.template is None or goes_on:
+            if goes_on and not asked.get("raw") and self.template is not None:
+                raise UsageError(
+                    "a turn behind others needs their messages",
+                    hint="use Engine.conversation, or give raw=True",
+                )
+            if asked.get("raw") or self.template is None:
                 for name in ("system", "tools"):
                     if asked.get(name) and self.template is None:
                         self.need_template()
