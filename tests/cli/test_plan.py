@@ -118,7 +118,7 @@ def test_compute_slows_the_prediction(plan):
 
 def test_measuring_clocks_the_drive_and_the_kernels(plan, monkeypatch):
     measure = api.measure_rates
-    monkeypatch.setattr(api, "measure_rates", lambda opened, progress=None: measure(opened, 0.05, progress))
+    monkeypatch.setattr(api, "measure_rates", lambda opened, **options: measure(opened, 0.05, **options))
 
     report = plan("--measure")
 
@@ -130,7 +130,7 @@ def test_measuring_clocks_the_drive_and_the_kernels(plan, monkeypatch):
 
 def test_rates_of_an_earlier_plan_give_the_same_prediction(plan, command_line, model, tmp_path, monkeypatch):
     rates = api.Rates(2e9, 1e9, latency=1e-4, drive_origin="clocked", compute_origin="clocked")
-    monkeypatch.setattr(api, "measure_rates", lambda opened, progress=None: rates)
+    monkeypatch.setattr(api, "measure_rates", lambda opened, **_: rates)
     measured = plan("--measure", "--budget", "1G")
     (tmp_path / "plan.json").write_text(json.dumps(measured))
 

@@ -1,6 +1,8 @@
+from dataclasses import replace
+
 import pytest
 
-from uringinfer.planning.grants import granted
+from uringinfer.planning.grants import granted, lacking, room
 from uringinfer.planning.machine import Bound, Machine
 
 MIB = 1 << 20
@@ -24,3 +26,18 @@ def test_more_than_that_becomes_that_with_both_numbers_and_the_bound():
 
 def test_a_limit_that_was_rounded_to_pages_is_not_spoken_of():
     assert granted(390 * MIB + 4095, MACHINE) == (390 * MIB, [])
+
+
+def test_room_is_what_is_left_of_the_smaller_bound_beside_a_reserve():
+    machine = replace(MACHINE, resident=100 * MIB)
+
+    assert room(machine) == (390 - 100 - 16) * MIB
+    assert room(machine, 200 * MIB) == (200 - 100 - 16) * MIB
+    assert room(machine, 50 * MIB) == 0
+
+
+def test_what_lacks_room_tells_what_it_needs_and_what_there_is():
+    error = lacking("a probe", 40 * MIB, replace(MACHINE, resident=360 * MIB))
+
+    assert (error.floor, error.budget) == (416 * MIB, 390 * MIB)
+    assert f"{416 * MIB} bytes" in str(error) and f"{390 * MIB} bytes; {BOUND.name}" in str(error)

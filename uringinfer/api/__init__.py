@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     from uringinfer.engine.session import Session as Session
     from uringinfer.engine.session_file import SessionHeader as SessionHeader
     from uringinfer.engine.session_file import read_header as read_header
+    from uringinfer.engine.source import find_container as find_container
     from uringinfer.environment import state_directory as state_directory
     from uringinfer.errors import BudgetError as BudgetError
     from uringinfer.errors import EnvironmentError_ as EnvironmentError_
@@ -186,6 +187,7 @@ _HOMES = {
     "uringinfer.engine.run": "Stream",
     "uringinfer.engine.session": "Session",
     "uringinfer.engine.session_file": "SessionHeader read_header",
+    "uringinfer.engine.source": "find_container",
     "uringinfer.errors": (
         "BudgetError EnvironmentError_ IntegrityError Interrupted UnsupportedModelError "
         "UringinferError UsageError"

@@ -10,7 +10,7 @@ from typing import Any, TypedDict, Unpack, get_args
 from uringinfer.bench.measure import Measurement
 from uringinfer.bench.workload import Workload
 from uringinfer.diagnosis.read_clock import clock_latency, clock_reads
-from uringinfer.engine.compute_clock import clock_compute
+from uringinfer.engine.compute_clock import clock_compute, sample_within
 from uringinfer.engine.engine import Engine
 from uringinfer.engine.generation import Generation
 from uringinfer.engine.keywords import check_keywords
@@ -26,6 +26,7 @@ from uringinfer.residency.policies import ONLINE_POLICIES
 from uringinfer.storage.direct import open_file
 from uringinfer.storage.reader import ReaderKind
 from uringinfer.text.rendering import Message
+from uringinfer.units import parse_size
 
 DEFAULT_SNAPSHOTS = 2
 """Places that a conversation of an engine made by `load` can go back to, if its state needs that."""
@@ -132,14 +133,22 @@ def tokenize(
     return prompter.render(prompt, {"tools": tools, "variables": variables or {}})[0]
 
 
-def measure_rates(opened: OpenModel, seconds: float = 2.0, progress: Progress | None = None) -> Rates:
+def measure_rates(
+    opened: OpenModel,
+    seconds: float = 2.0,
+    progress: Progress | None = None,
+    *,
+    budget: int | str | None = None,
+) -> Rates:
     """Clocks the drive, and passes on the model's own weights: about `seconds` each, with experts twice as
     long for the passes.
 
-    `progress` is called with (what, clocks done, in all). The drive's rate is None for a trunk that is too
-    short to be clocked. Raises IntegrityError for reads that fail.
+    The sample of weights is as large as fits into `budget`, or what this process may use. `progress` is
+    called with (what, clocks done, in all). The drive's rate is None for a trunk that is too short to be
+    clocked. Raises IntegrityError for reads that fail, BudgetError if not the smallest sample fits.
     """
     container = opened.container
+    sample_bytes = sample_within(opened, parse_size(budget) if isinstance(budget, str) else budget)
     if progress is not None:
         progress("clocking", 0, 2)
     with open_file(container.trunk_path) as file:
@@ -147,7 +156,14 @@ def measure_rates(opened: OpenModel, seconds: float = 2.0, progress: Progress | 
         latency = clock_latency(file, seconds / 10)
     if progress is not None:
         progress("clocking", 1, 2)
-    spent = clock_compute(container, opened.model, opened.kernels, seconds, lookahead=DEFAULT_LOOKAHEAD)
+    spent = clock_compute(
+        container,
+        opened.model,
+        opened.kernels,
+        seconds,
+        lookahead=DEFAULT_LOOKAHEAD,
+        sample_bytes=sample_bytes,
+    )
     record = max((bank.record_bytes for bank in container.manifest.banks), default=0)
     return Rates(
         drive=None if reads is None else reads.bytes_per_second,

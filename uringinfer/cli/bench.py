@@ -144,13 +144,10 @@ def command(
         raise UsageError("--plot draws tokens/s over the budget", hint="give --budget 2G,4G,8G as well")
     workloads = api.workloads_of(prompt, generate, depth)
     settings = api.settings_of(budgets or [None], readers, threads or [None], lookaheads, batches)
+    # the processes that measure open the model; here it would take memory from them
     with progress(wanted=not quiet) as packing:
-        opened = api.open_model(
-            model, pack_dir=pack_dir, progress=packing, announce=lambda line: click.echo(line, err=True)
-        )
-    bench = api.Bench(
-        opened.container.path, tuple(workloads), repetitions, chunk, report is not None, verify_reads
-    )
+        path = api.find_container(model, pack_dir, packing, lambda line: click.echo(line, err=True))
+    bench = api.Bench(path, tuple(workloads), repetitions, chunk, report is not None, verify_reads)
     results = _run(bench, settings, output, wanted=not quiet)
     if output == "json":
         rows = [row_json(setting, result) for setting, result in results]
@@ -164,7 +161,7 @@ def command(
     if report is not None:
         api.write_page(report, [result for _, result in results if isinstance(result, api.Measurement)])
     if plot is not None:
-        draw(plot, results, api.measure_rates(opened))
+        draw(plot, results, api.measure_rates(api.open_model(path)))
 
 
 def _run(

@@ -159,7 +159,7 @@ def command(
         else:
             opened.context(options)
         with progress(unit_is_bytes=False, wanted=not quiet) as report_progress:
-            rates = api.measure_rates(opened, progress=report_progress)
+            rates = api.measure_rates(opened, progress=report_progress, budget=budget)
     elif rates_path is not None:
         rates = _read_rates(rates_path)
     else:

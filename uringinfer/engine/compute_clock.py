@@ -22,17 +22,23 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from uringinfer.container.container import Container
+from uringinfer.engine.loading import OpenModel
 from uringinfer.engine.session import Session
-from uringinfer.engine.weights_sample import Sample, sampled
+from uringinfer.engine.weights_sample import Sample, arena_bytes, sampled
 from uringinfer.kernels import Kernels
 from uringinfer.models import model_from_config
 from uringinfer.models.base import Model
+from uringinfer.planning.grants import lacking, room
+from uringinfer.planning.machine import Machine
+from uringinfer.planning.memory import HUGE_PAGE
 from uringinfer.residency.expert_statistics import ExpertStatistics
 from uringinfer.residency.experts import ExpertCache
 from uringinfer.residency.trunk import Trunk
 
 SAMPLE_BYTES = 256 << 20
 """Of the trunk, and as much of the experts: more than the caches of most processors."""
+_SESSIONS = 6
+"""Conversations that are fed in turns, at most."""
 _MOST = 0.99
 """Of a pass that can be the experts': something is always left for the trunk."""
 _CONTEXT = 64
@@ -87,6 +93,22 @@ class _Passes:
         experts = self.experts.statistics() if self.experts is not None else ExpertStatistics()
         waited = trunk.ring_wait_seconds + experts.wait_seconds
         return waited, trunk.streamed_bytes, experts.misses + experts.guesses
+
+
+def sample_within(opened: OpenModel, budget: int | None) -> int:
+    """The largest sample, of `SAMPLE_BYTES` at most, with which `clock_compute` stays within `budget` and
+    what this process may use. Raises BudgetError if the smallest does not."""
+    machine = Machine.read()
+    context = min(_CONTEXT, opened.model.max_context)
+    sizes = opened.sizes(context, 1)
+    beside = _SESSIONS * sizes.state_bytes + sizes.scratch_bytes + HUGE_PAGE
+    most = room(machine, budget) - beside
+    sample = SAMPLE_BYTES
+    while arena_bytes(opened.container, sample) > most:
+        if not sample:
+            raise lacking("a measurement", beside + arena_bytes(opened.container, 0), machine, budget)
+        sample = sample // 2 if sample > 1 << 20 else 0
+    return sample
 
 
 def clock_compute(

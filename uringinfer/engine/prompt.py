@@ -17,6 +17,8 @@ from uringinfer.container.small_files import check_small_files
 from uringinfer.errors import UringinferError, UsageError
 from uringinfer.packing.gguf_files import holds_gguf
 from uringinfer.packing.sources import open_source
+from uringinfer.planning.grants import lacking, room
+from uringinfer.planning.machine import Machine
 from uringinfer.text.chat_messages import check_only_text
 from uringinfer.text.formats import find_renderer
 from uringinfer.text.openai_request import read_request
@@ -30,6 +32,16 @@ _NO_TEMPLATE = "this model has no chat template: prompts are taken as they are"
 
 _LONG = 1 << 16
 """Characters from which on a prompt is counted before it is encoded."""
+
+_PIECE_BYTES = 12 << 20
+"""Memory that the pieces of a long text take on their way to ids."""
+
+
+def _check_room(text: str) -> None:
+    """Raises BudgetError for a long text whose pieces do not fit into what this process may use."""
+    machine = Machine.read() if len(text) > _LONG else None
+    if machine is not None and room(machine) < _PIECE_BYTES:
+        raise lacking("a long text", _PIECE_BYTES, machine)
 
 
 class Prompter:
@@ -125,6 +137,7 @@ class Prompter:
     def encode_text(self, text: str) -> NDArray[np.int32]:
         """The ids of a text, however long, without what begins one: four bytes for each. Raises UsageError if
         the model has no tokenizer."""
+        _check_room(text)
         ids = array("i")
         for part in self.need_tokenizer().encode_parts(text):
             ids.extend(part)
@@ -135,6 +148,7 @@ class Prompter:
         part, so that its ids are in memory only if they can be fed."""
         if len(prompt) <= _LONG or self.tokenizer is None:
             return
+        _check_room(prompt)
         count = 0
         for part in self.tokenizer.encode_parts(prompt):
             count += len(part)

@@ -7,7 +7,7 @@ and what it does is what a run does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
@@ -50,7 +50,7 @@ class Sample:
 @contextmanager
 def sampled(container: Container, kernels: Kernels, lookahead: int, sample_bytes: int) -> Iterator[Sample]:
     """The container's trunk and experts in `sample_bytes` of memory for each of the two, or what one of each
-    layout takes. Raises IntegrityError for reads that fail."""
+    layout takes; see `arena_bytes`. Raises IntegrityError for reads that fail."""
     container = bind_codebooks(container)
     segments = container.segments
     homes = _homes(segments, sample_bytes)
@@ -58,18 +58,14 @@ def sampled(container: Container, kernels: Kernels, lookahead: int, sample_bytes
     with ExitStack() as stack:
         file = stack.enter_context(open_file(container.trunk_path))
         banks = ExpertFiles(container) if container.manifest.banks else None
-        slots, slot_bytes = 0, 0
+        slot_bytes = banks.records.slot_bytes if banks is not None else 0
+        slots = _slots(container, slot_bytes, sample_bytes)
         if banks is not None:
             stack.callback(banks.close)
-            slot_bytes = banks.records.slot_bytes
-            total = sum(bank.num_experts for bank in container.manifest.banks)
-            slots = max(1, min(total, sample_bytes // slot_bytes))
         numbers = sorted(set(homes.values()))
         streaming = _streaming(segments, sample_bytes)
         ring_slot = max(segments[number].nbytes for number in streaming)
-        nbytes = sum(segments[number].nbytes for number in numbers) + staging + slots * slot_bytes
-        nbytes += 2 * ring_slot
-        arena = stack.enter_context(Arena(nbytes))
+        arena = stack.enter_context(Arena(_nbytes(segments, homes, ring_slot, slots * slot_bytes)))
         reader = open_reader(arena=arena, files=[file, *(banks.files if banks else ())])
         stack.callback(reader.close)
         memory = {number: arena.carve(segments[number].nbytes) for number in numbers}
@@ -101,6 +97,25 @@ def sampled(container: Container, kernels: Kernels, lookahead: int, sample_bytes
         stack.callback(missing.close)
         trunks = (make_trunk(all_pinned, experts), make_trunk(some_pinned, experts))
         yield Sample(*trunks, experts, make_trunk(all_pinned, missing), missing)
+
+
+def arena_bytes(container: Container, sample_bytes: int) -> int:
+    """Bytes of the arena that `sampled` makes."""
+    segments = container.segments
+    ring_slot = max(segments[number].nbytes for number in _streaming(segments, sample_bytes))
+    slot_bytes = max((bank.record_bytes for bank in container.manifest.banks), default=0)
+    experts = _slots(container, slot_bytes, sample_bytes) * slot_bytes
+    return _nbytes(segments, _homes(segments, sample_bytes), ring_slot, experts)
+
+
+def _slots(container: Container, slot_bytes: int, sample_bytes: int) -> int:
+    total = sum(bank.num_experts for bank in container.manifest.banks)
+    return max(1, min(total, sample_bytes // slot_bytes)) if total else 0
+
+
+def _nbytes(segments: Sequence[Segment], homes: Mapping[int, int], ring_slot: int, expert_bytes: int) -> int:
+    trunk = sum(segments[number].nbytes for number in set(homes.values()))
+    return trunk + row_sizes(segments).staging_bytes + expert_bytes + 2 * ring_slot
 
 
 def _streaming(segments: Sequence[Segment], most: int) -> frozenset[int]:

@@ -5,7 +5,9 @@ A budget beyond that would be killed by a cgroup without a word, or paged. Pure 
 
 from __future__ import annotations
 
+from uringinfer.errors import BudgetError
 from uringinfer.planning.machine import Machine
+from uringinfer.planning.memory import RESERVE_BYTES
 from uringinfer.units import format_size
 
 _ROUNDING = 1 << 16
@@ -26,3 +28,24 @@ def granted(budget: int | None, machine: Machine) -> tuple[int | None, list[str]
         f" {format_size(usable)} ({usable} bytes; {machine.bounded_by}): it runs with that"
     )
     return usable, [said, *notes]
+
+
+def room(machine: Machine, budget: int | None = None) -> int:
+    """Bytes that this process may still take, within `budget` if there is one, beside a reserve for what
+    grows by itself."""
+    usable = machine.usable_bytes if budget is None else min(budget, machine.usable_bytes)
+    return max(0, usable - machine.resident - RESERVE_BYTES)
+
+
+def lacking(what: str, needed: int, machine: Machine, budget: int | None = None) -> BudgetError:
+    """The error of `what`, which needs `needed` bytes where `room` has not so many."""
+    usable = machine.usable_bytes if budget is None else min(budget, machine.usable_bytes)
+    floor = machine.resident + RESERVE_BYTES + needed
+    bound = machine.bounded_by if usable == machine.usable_bytes else "the budget"
+    return BudgetError(
+        f"{what} needs at least {format_size(floor)} ({floor} bytes), and this process may use"
+        f" {format_size(usable)} ({usable} bytes; {bound})",
+        floor=floor,
+        budget=usable,
+        hint="raise the limit or the budget",
+    )

@@ -13,6 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from uringinfer.errors import EnvironmentError_
+from uringinfer.planning.grants import lacking, room
+from uringinfer.planning.machine import Machine
 from uringinfer.probing.cells import Mode, ProbeCell, Way, choose_cells
 from uringinfer.probing.conditions import Conditions, find_conditions
 from uringinfer.probing.report import ProbeReport, Row, judge_row
@@ -42,19 +44,25 @@ def probe(
     """Sweeps block sizes, queue depths, patterns and ways to read over what lies at `path`.
 
     `size` bounds the test file, or how much of a file is read. `progress` is called with (what, done, in
-    all). Raises UsageError if there is nothing at `path` or it is too small, EnvironmentError_ if direct I/O
-    is required and refused or a test file finds no space, IntegrityError for a damaged container.
+    all). Cells whose reads in flight would take too much of what this process may use are left out. Raises
+    UsageError if there is nothing at `path` or it is too small, BudgetError if not even the smallest fits
+    into memory, EnvironmentError_ if direct I/O is required and refused or a test file finds no space,
+    IntegrityError for a damaged container.
     """
     nbytes = as_bytes(size, "size")
     with contextlib.ExitStack() as stack:
         target = stack.enter_context(
             open_target(Path(path), mode, nbytes, require_direct=require_direct, progress=progress)
         )
-        cells, seconds = choose_cells(mode, target.nbytes, target.block_sizes)
+        machine = Machine.read()
+        memory = room(machine) // 2  # the other half copies memory, for the header
+        if memory < HUGE_PAGE:
+            raise lacking("a probe", 2 * HUGE_PAGE, machine)
+        cells, seconds = choose_cells(mode, target.nbytes, target.block_sizes, memory)
         in_flight = max(cell.block_bytes * cell.queue_depth for cell in cells)
         arena = stack.enter_context(Arena(max(in_flight, HUGE_PAGE)))
         ring = open_ring(1)
-        memory = arena.carve(arena.nbytes)
+        buffer = arena.carve(arena.nbytes)
         conditions = find_conditions(target, arena, ring)
         if not isinstance(ring, Denial):
             ring.close()
@@ -68,8 +76,8 @@ def probe(
             open_file(f"/proc/self/fd/{target.file.fd}", direct="never", shown_as=target.file.path)
         )
         meters = {
-            False: Meter(target.file, target.nbytes, memory, seconds),
-            True: Meter(cached_file, target.nbytes, memory, seconds),
+            False: Meter(target.file, target.nbytes, buffer, seconds),
+            True: Meter(cached_file, target.nbytes, buffer, seconds),
         }
         rows = []
         for number, cell in enumerate(cells):

@@ -55,16 +55,16 @@ class ProbeCell:
 
 
 def choose_cells(
-    mode: Mode, file_bytes: int, model_blocks: Sequence[int] = ()
+    mode: Mode, file_bytes: int, model_blocks: Sequence[int] = (), memory: int = IN_FLIGHT_BYTES
 ) -> tuple[list[ProbeCell], float]:
-    """The cells of `mode` that fit into a file of `file_bytes` and into memory, and seconds for each.
+    """The cells of `mode` that fit into a file of `file_bytes` and into `memory`, and seconds for each.
 
     `model_blocks` are sizes that a model is read in; multiples of 4096.
     """
     fitting = [
         cell
         for cell in dict.fromkeys(_cells(mode, tuple(dict.fromkeys(model_blocks))))
-        if cell.block_bytes * cell.queue_depth <= min(file_bytes, IN_FLIGHT_BYTES)
+        if cell.block_bytes * cell.queue_depth <= min(file_bytes, memory, IN_FLIGHT_BYTES)
     ]
     return fitting, _SECONDS[mode]
 

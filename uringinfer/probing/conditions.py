@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from uringinfer.planning.grants import room
 from uringinfer.planning.machine import Machine
 from uringinfer.probing.target import Target
 from uringinfer.storage.arena import Arena
@@ -94,7 +95,7 @@ def find_conditions(target: Target, arena: Arena, ring: Ring | Denial) -> Condit
         memory_limit=machine.usable_bytes,
         memory_limit_name=machine.bounded_by,
         cgroup_limits=tuple((bound.name, bound.limit) for bound in machine.cgroup_bounds),
-        memory_rate=_memory_rate(),
+        memory_rate=_memory_rate(max(1, min(_COPY_BYTES, room(machine) // 2))),
     )
 
 
@@ -104,12 +105,12 @@ def _registration_note(ring: Ring, arena: Arena) -> str | None:
     return registration_note(-result, arena.nbytes, limits) if result < 0 else None
 
 
-def _memory_rate() -> float:
-    source = np.ones(_COPY_BYTES, np.uint8)
+def _memory_rate(copied: int) -> float:
+    source = np.ones(copied, np.uint8)
     target = np.empty_like(source)
     best = float("inf")
     for _ in range(4):  # the first also fetches the target's pages
         began = time.perf_counter()
         np.copyto(target, source)
         best = min(best, time.perf_counter() - began)
-    return _COPY_BYTES / best
+    return copied / best
