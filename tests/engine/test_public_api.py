@@ -91,6 +91,11 @@ def test_options_of_load_that_cannot_be_are_refused_before_anything_is_opened(ke
         uringinfer.load("/nowhere", **keywords)
 
 
+def test_sizes_may_be_text_wherever_they_are_given():
+    options = uringinfer.api.LoadOptions(budget="200M", cache_budget="1K")
+    assert (options.budget, options.cache_budget) == (200 << 20, 1 << 10)
+
+
 def test_a_plan_refuses_the_same(container):
     with pytest.raises(UsageError, match="'much' is not a size"):
         uringinfer.plan(container, budget="much")
