@@ -94,6 +94,13 @@ def test_a_setting_that_switches_nothing_on_is_accepted(changes):
     assert model_from_config(config_of("llama", **changes)).family == "llama"
 
 
+def test_a_key_of_many_lines_is_shown_in_one():
+    with pytest.raises(UnsupportedModelError) as caught:
+        model_from_config(config_of("llama", **{"a\nkey" + "y" * 1000: 1}))
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
 def test_a_missing_size_is_named():
     config = config_of("llama")
     del config["intermediate_size"]

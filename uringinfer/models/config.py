@@ -73,6 +73,12 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 _QUANT_METHODS = ("fp8", "mxfp4", "compressed-tensors", "modelopt", "awq", "gptq", "fbgemm_fp8")
 _FP8_BLOCKS = (16, 32, 64, 128)
 _LEAST_NUMBER = 1e-12
+_SHOWN_KEY = 80
+
+
+def shown_key(key: str) -> str:
+    """A key in quotes, in one line of ASCII, cut when long: its name is whoever made the file's."""
+    return ascii(key if len(key) <= _SHOWN_KEY else f"{key[:_SHOWN_KEY]}...")
 
 
 class ConfigReader:
@@ -96,7 +102,7 @@ class ConfigReader:
         value = repr(self._config.get(key, "missing"))
         shown = value if len(value) <= 80 else value[:77] + "..."
         return UnsupportedModelError(
-            f"{self.family}: config key '{key}' is {shown}", hint=f"this model needs {wanted}"
+            f"{self.family}: config key {shown_key(key)} is {shown}", hint=f"this model needs {wanted}"
         )
 
     def has(self, key: str) -> bool:

@@ -82,9 +82,10 @@ class Metadata:
 
     def refuse(self, key: str, wanted: str) -> UnsupportedModelError:
         """The error for a key of the architecture whose value is not what is `wanted`; to be raised."""
-        value = str(self._get(key))
+        value, name = str(self._get(key)), f"{self.text('general.architecture')}{key}"
+        shown = name if name.isascii() and name.isprintable() else ascii(name)
         return UnsupportedModelError(
-            f"{self.path}: metadata {self.text('general.architecture')}{key} is {value[:40]!a}",
+            f"{self.path}: metadata {shown[:120]} is {value[:40]!a}",
             hint=f"this model needs {wanted}",
         )
 
