@@ -44,7 +44,7 @@ FREE = "Write a short story about a fox who learns to sail."
 @contextmanager
 def slow_drive(path: Path, rate: float) -> Iterator[Path]:
     """A cgroup whose reads of the drive below `path` are held to `rate`."""
-    device = os.stat(path).st_dev
+    device = path.stat().st_dev
     group = BLKIO / f"uringinfer-drafts-{os.getpid()}"
     try:
         group.mkdir()
