@@ -96,6 +96,7 @@ class OpenModel:
         self.container = container
         self.model = model
         self.prompter = prompter
+        prompter.most_tokens = model.max_context
         self.kernels = kernels
         self.usage, self._usage_notes = learned_usage(container)
         self._opening_peak = opening_peak
@@ -105,7 +106,6 @@ class OpenModel:
     def encode(self, prompt: str, *, raw: bool = False, goes_on: bool = False) -> list[int]:
         """The ids of a prompt; see `Engine.encode`. Raises UsageError for one that fits into no context."""
         with self._opening():
-            self.prompter.check_length(prompt, self.model.max_context)
             return self.prompter.encode(prompt, raw=raw, goes_on=goes_on)
 
     def encode_text(self, text: str) -> NDArray[np.int32]:

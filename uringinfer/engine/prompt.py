@@ -53,6 +53,8 @@ class Prompter:
 
     def __init__(self, directory: Path, template_file: Path | None = None) -> None:
         self.directory = directory
+        self.most_tokens: int | None = None
+        """Tokens that the model has room for; a text with more is refused while it is counted."""
         self.notes: list[str] = []
         self.tokenizer: Tokenizer | None = None
         self.template: Renderer | None = None
@@ -116,6 +118,7 @@ class Prompter:
         the model has no tokenizer.
         """
         tokenizer = self.need_tokenizer()
+        self.check_length(prompt)
         if not raw and self.template is None and _NO_TEMPLATE not in self.notes:
             self.notes.append(_NO_TEMPLATE)
         if raw or self.template is None:
@@ -143,10 +146,11 @@ class Prompter:
             ids.extend(part)
         return np.frombuffer(ids, np.int32) if ids else np.empty(0, np.int32)
 
-    def check_length(self, prompt: str, most: int) -> None:
-        """Raises UsageError for a text that must have more than `most` tokens. A long one is counted part by
-        part, so that its ids are in memory only if they can be fed."""
-        if len(prompt) <= _LONG or self.tokenizer is None:
+    def check_length(self, prompt: str, most: int | None = None) -> None:
+        """Raises UsageError for a text that must have more than `most` tokens, or `most_tokens`. A long one
+        is counted part by part, so that its ids are in memory only if they can be fed."""
+        most = self.most_tokens if most is None else most
+        if len(prompt) <= _LONG or self.tokenizer is None or most is None:
             return
         _check_room(prompt)
         count = 0
@@ -194,6 +198,9 @@ class Prompter:
         in front unless one is there. Raises UsageError if the model has no chat format, or one that refuses
         them."""
         template = self.need_template()
+        for message in messages:
+            if isinstance(content := message.get("content"), str):
+                self.check_length(content)
         if asked.get("system") is not None and (not messages or messages[0].get("role") != "system"):
             messages = [{"role": "system", "content": asked["system"]}, *messages]
         request = ChatRequest(
