@@ -157,6 +157,8 @@ def _kimi_linear(config):
     mixer = config["linear_attn_config"]
     full = mixer["full_attn_layers"]
     return _latent(config) | {
+        "attention.value_length": config["head_dim"],  # as the converter leaves it here
+        "hidden_act": "silu",
         "attention.head_count_kv": [int(n + 1 in full) for n in range(config["num_hidden_layers"])],
         "kda.head_dim": mixer["head_dim"],
         "ssm.conv_kernel": mixer["short_conv_kernel_size"],

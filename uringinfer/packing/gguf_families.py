@@ -192,16 +192,13 @@ def _latent(metadata: Metadata, shapes: Shapes, layer: int) -> dict[str, Any]:
     keys, and its expanding matrix whole."""
     rope = metadata.integer(".rope.dimension_count")
     rank = metadata.integer(".attention.kv_lora_rank")
-    key, value = metadata.integer(".attention.key_length"), metadata.integer(".attention.value_length")
     is_split = f"model.layers.{layer}.self_attn.k_b_proj.weight" in shapes
-    if is_split:
-        if (key, value) != (rank + rope, rank):
-            raise metadata.refuse(".attention.key_length", f"{rank + rope} beside a split attn_k_b")
-        key = metadata.integer(".attention.key_length_mla")
-        value = metadata.integer(".attention.value_length_mla")
-    else:
-        key = metadata.integer(".attention.key_length_mla", key)
-        value = metadata.integer(".attention.value_length_mla", value)
+    # beside split halves, key_length and value_length are those of the one head that all share
+    whole = [0 if is_split else metadata.integer(f".attention.{kind}_length", 0) for kind in ("key", "value")]
+    key = metadata.integer(".attention.key_length_mla", whole[0] or None)
+    value = metadata.integer(".attention.value_length_mla", whole[1] or None)
+    for kind in ("key", "value"):
+        metadata.has(f".attention.{kind}_length")
     if key <= rope:
         raise metadata.refuse(".rope.dimension_count", f"less than a head's {key} channels")
     own: dict[str, Any] = {

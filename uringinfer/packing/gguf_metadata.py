@@ -28,6 +28,7 @@ _NEUTRAL: Mapping[str, Any] = {
     "expert_group_count": 1,
     "expert_group_used_count": 1,
     "expert_weights_scale": 1.0,
+    "hidden_act": "silu",
     "logit_scale": 1.0,
     "interleave_moe_layer_step": 1,
     "moe_every_n_layers": 1,
