@@ -11,6 +11,7 @@ from peak_memory import COUNTED_LATE, peak_bytes
 
 from uringinfer.kernels import open_kernels
 from uringinfer.kernels.formats import FORMATS, Weight, weight_format
+from uringinfer.kernels.gated_network import GatedNetwork
 from uringinfer.kernels.numpy_kernels import NumpyKernels
 
 SIZES = {"native": (48, 8192), "numpy": (16, 2048)}
@@ -145,3 +146,23 @@ def test_a_function_takes_no_more_than_it_announces(kernels, function):
     nbytes = sum(array.nbytes for array in arrays)
 
     assert taken(kernels, call) <= nbytes + kernels.function_bytes(nbytes)
+
+
+@pytest.mark.parametrize("name", ["bf16", "q4", "vq3"])
+def test_networks_of_many_tokens_take_no_more_than_their_products(kernels, name):
+    inner, hidden = 64, 1536
+    shapes = ((inner, hidden), (inner, hidden), (hidden, inner))
+    weights = [some_weight(name, *shape) for shape in shapes]
+    network = GatedNetwork(*weights)
+    x = normal(0, MANY, hidden)
+
+    def call():
+        kernels.gated_networks([network], [x], "silu")
+
+    taken(kernels, call)  # the threads touch their stacks for the first time
+    products = sum(
+        kernels.product_bytes(weight.format, *shape, MANY)
+        for weight, shape in zip(weights, shapes, strict=True)
+    )
+    beside = 4 * MANY * (3 * inner + hidden)
+    assert taken(kernels, call) <= products + beside + kernels.function_bytes(3 * 4 * MANY * inner)

@@ -109,8 +109,7 @@ class OpenModel:
             return self.prompter.encode(prompt, raw=raw, goes_on=goes_on)
 
     def encode_text(self, text: str) -> NDArray[np.int32]:
-        """The ids of a text, however long, without what begins one. Raises UsageError if the model has no
-        tokenizer."""
+        """The ids of a text, however long, without what begins one; see `Prompter.encode_text`."""
         with self._opening():
             return self.prompter.encode_text(text)
 
