@@ -2,6 +2,7 @@
 otherwise."""
 
 import os
+import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -34,9 +35,18 @@ def optional_extensions():
     return extensions
 
 
+def with_headers(source, directory):
+    """The C file and every header that it includes, directly or not."""
+    found = [source]
+    for path in found:
+        names = re.findall(r'^#include "(\w+\.h)"', Path(path).read_text(), re.MULTILINE)
+        found += [name for name in (str(Path(directory) / name) for name in names) if name not in found]
+    return found
+
+
 class BuildLevels(build_ext):
     """Compiles an extension's `level_sources` once for each of its `levels`, several at a time, and again
-    only when they or a header have changed."""
+    only when they or their headers have changed."""
 
     def build_extension(self, ext):
         tasks = [
@@ -51,8 +61,7 @@ class BuildLevels(build_ext):
     def compile_at_level(self, ext, source, level):
         directory = str(Path(self.build_temp) / level)
         (target,) = self.compiler.object_filenames([source], output_dir=directory)
-        headers = [path for path in ext.depends if path.endswith(".h")]
-        if self.force or newer_group([source, *headers], target):
+        if self.force or newer_group(with_headers(source, ext.include_dirs[0]), target):
             self.compiler.compile(
                 [source],
                 output_dir=directory,

@@ -39,10 +39,11 @@ from uringinfer.kernels.vq_formats import row_scales
 COLS = 4096
 HUGE_PAGE = 2 << 20
 DELTA_SHAPE = (96, 128, 128)
-FORMATS = "bf16,f16,f32,fp8,q8,mxfp4,q4,q4_g32,vq3"
+FORMATS = "bf16,f16,f32,fp8,q8,mxfp4,q4,q4_g32,vq3,q8_0,q4_0,q4_1,q5_0,q5_1,q2_k,q3_k,q4_k,q5_k,q6_k"
 NUMPY_TOKENS = (1, 16)
 MANY_TOKENS = 16
 TARGETS = {"bf16": 0.8, "q8": 0.8, "fp8": 0.6, "mxfp4": 0.5, "q4": 0.5, "q4_g32": 0.5, "vq3": 0.3}
+TARGETS |= dict.fromkeys(("q8_0", "q4_k", "q5_k", "q6_k"), 0.8)
 """Share of the memory's read rate at T = 1, on all cores."""
 NUMPY_TARGET = 4.0
 """GB/s of bf16 that the numpy kernels should multiply at T = 1."""
@@ -62,8 +63,14 @@ def huge_array(nbytes: int) -> np.ndarray:
 
 
 def large_weight(name: str, nbytes: int) -> Weight:
-    """About `nbytes` of Gaussian weights: one band of rows, encoded once and repeated."""
+    """About `nbytes` of Gaussian weights: one band of rows, encoded once and repeated. Where nothing encodes,
+    of any bytes below 64, whose half floats are finite."""
     form, band = weight_format(name), 256
+    if form.encode_sections is None:
+        rows = max(1, nbytes // form.nbytes(1, COLS))
+        data = huge_array(form.nbytes(rows, COLS))
+        data[:] = np.resize(np.random.default_rng(0).integers(0, 64, (1 << 20) - 3, np.uint8), data.size)
+        return Weight(form, rows, COLS, data)
     values = 0.02 * np.random.default_rng(0).standard_normal((band, COLS), np.float32)
     bands = max(1, nbytes // form.nbytes(band, COLS))
     data = huge_array(form.nbytes(bands * band, COLS))

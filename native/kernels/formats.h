@@ -13,6 +13,17 @@
     X(mxfp4)                    \
     X(q4)                       \
     X(q4_g32)                   \
+    X(q4_0)                     \
+    X(q4_1)                     \
+    X(q5_0)                     \
+    X(q5_1)                     \
+    X(q8_0)                     \
+    X(q2_k)                     \
+    X(q3_k)                     \
+    X(q4_k)                     \
+    X(q5_k)                     \
+    X(q6_k)                     \
+    X(ggml_mxfp4)               \
     X(iq1_s)                    \
     X(iq1_m)                    \
     X(iq2_xxs)                  \

@@ -145,6 +145,7 @@ static void NAME(integers)(long tokens, long cols, const float *x, long x_stride
 #undef NAME
 #undef VECTORS
 #undef BLOCK_BYTES
+#undef CODE_BYTES
 #undef FORMAT
 #undef FORMAT_BLOCK
 #undef FORMAT_BITS

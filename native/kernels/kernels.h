@@ -6,7 +6,7 @@
  *
  * Order: each output element is accumulated in an order that depends on neither the number of tokens in the
  * call nor the number of threads. A 16-lane accumulator takes sixteen columns at a time, in rising order; the
- * lanes are then folded in halves. Four-bit weights are multiplied as integers: the activations of 512 columns are
+ * lanes are then folded in halves. Small integers are multiplied as integers: the activations of 512 columns are
  * rounded to a step of about 2^-22 of their largest magnitude, and a token that is not finite gives NaNs.
  */
 

@@ -68,7 +68,8 @@ static inline long scratch_floats(long tokens) { return PANEL_ROWS * chunk_token
 /* Floats that `prepare` needs. */
 static inline long input_floats(const struct format_ops *form, long tokens, long cols, long x_stride)
 {
-    return tokens * padded_cols(form, cols) * (is_arranged(form, cols, x_stride) + is_packed(form, tokens));
+    const long tails = (cols + INTEGER_PANEL - 1) / INTEGER_PANEL * form->tail;
+    return tokens * (padded_cols(form, cols) * (is_arranged(form, cols, x_stride) + is_packed(form, tokens)) + tails);
 }
 
 /* Floats that a call with a whole matrix allocates; `kernels_product_bytes` announces them. */

@@ -48,7 +48,7 @@ INLINE void NAME(tile)(const struct product *p, long first, int row_count, long 
     vf sums[TILE_ROWS][TILE_TOKENS];
     UNROLL for (int r = 0; r < row_count; r++) {
         rows[r] = coded_row(p, first + r);
-        codes[r] = rows[r].codes + col * FORMAT_BITS / 8;
+        codes[r] = rows[r].codes + CODE_BYTES(col);
         UNROLL for (int t = 0; t < token_count; t++)
             sums[r][t] = vf_load(to + (r * token_count + t) * LANES);
     }
@@ -60,7 +60,7 @@ INLINE void NAME(tile)(const struct product *p, long first, int row_count, long 
     if (rest) {
         unsigned char padded[TILE_ROWS][BLOCK_BYTES] = {{0}};
         UNROLL for (int r = 0; r < row_count; r++) {
-            memcpy(padded[r], codes[r], (unsigned long)(rest * FORMAT_BITS + 7) / 8);
+            memcpy(padded[r], codes[r], (unsigned long)CODE_BYTES(rest));
             codes[r] = padded[r];
         }
         NAME(tile_block)(p, codes, rows, row_count, x, token_count, end, rest, 0, sums);
@@ -132,6 +132,9 @@ static void NAME(rows)(const struct product *p, long first, long last, float *su
 #undef NAME
 #undef VECTORS
 #undef BLOCK_BYTES
+#undef CODE_BYTES
+#undef FORMAT_UNIT
+#undef FORMAT_UNIT_BYTES
 #undef FORMAT
 #undef FORMAT_BLOCK
 #undef FORMAT_BITS

@@ -4,6 +4,7 @@
  *   FORMAT_BLOCK    columns decoded together, a multiple of 16
  *   FORMAT_BITS     bits of a code
  *   FORMAT_SCALED   whether a block has scales
+ *   FORMAT_UNIT, FORMAT_UNIT_BYTES   where codes and scales are stored together: columns and bytes of such a unit
  * and, from decode_template.h,
  *   struct FORMAT_block FORMAT_load(codes)   a block's codes
  *   vf FORMAT_next(&block, v)                its v-th sixteen values, unscaled; asked for in turn
@@ -13,7 +14,12 @@
 #define PASTE(a, b) PASTE_(a, b)
 #define NAME(b) PASTE(FORMAT, b)
 #define VECTORS (FORMAT_BLOCK / LANES)
-#define BLOCK_BYTES (FORMAT_BLOCK * FORMAT_BITS / 8)
+#ifdef FORMAT_UNIT
+#define CODE_BYTES(columns) (((columns) + FORMAT_UNIT - 1) / FORMAT_UNIT * FORMAT_UNIT_BYTES)
+#else
+#define CODE_BYTES(columns) (((columns) * FORMAT_BITS + 7) / 8)
+#endif
+#define BLOCK_BYTES CODE_BYTES(FORMAT_BLOCK)
 
 /* Columns col.. (at most PANEL_COLS) of one row: unscaled values to `to`, `step` floats from one vector to
  * the next; a factor for each block to `scales`, `step` floats apart as well. Returns the padded columns. */
@@ -21,13 +27,13 @@ INLINE long NAME(decode_row)(const struct product *p, struct coded_row row, long
                              long step)
 {
     const long left = p->cols - col < PANEL_COLS ? p->cols - col : PANEL_COLS;
-    const unsigned char *codes = row.codes + col * FORMAT_BITS / 8;
+    const unsigned char *codes = row.codes + CODE_BYTES(col);
     long block = col / FORMAT_BLOCK, done = 0;
     for (; done < left; done += FORMAT_BLOCK, block++) {
         unsigned char padded[BLOCK_BYTES];
         if (left - done < FORMAT_BLOCK) {
             memset(padded, 0, sizeof padded);
-            memcpy(padded, codes, (unsigned long)((left - done) * FORMAT_BITS + 7) / 8);
+            memcpy(padded, codes, (unsigned long)CODE_BYTES(left - done));
             codes = padded;
         }
         struct NAME(block) codes_left = NAME(load)(codes);

@@ -29,6 +29,7 @@ enum { KERNELS_FORMATS(NUMBER) FORMATS };
 #define AT_LEVEL_(name, level) AT_LEVEL_OF(name, level)
 #define AT_LEVEL(name) AT_LEVEL_(name, LEVEL)
 #define FORMAT_OPS(name) AT_LEVEL(name##_ops)
+#define FORMAT_OPS_OF(name) FORMAT_OPS(name)
 
 /* Before a loop over the elements of a small array of vectors whose count is a constant: only what GCC unrolls
  * early does it keep in registers; what it unrolls by itself comes too late, and the array lies on the stack. */
@@ -52,11 +53,13 @@ struct product {
 struct format_ops {
     long block;               /* columns that are decoded together */
     long row_block, row_bytes; /* a row of the first section: columns of its units, and bytes of one */
+    long tail;                /* floats behind each panel of a token that `integers` makes */
     int scale_bytes;          /* of a scale in the second section, if there is one */
     int square;               /* whether a scale is for `group` rows as well as columns */
     /* x [cols] -> out [cols rounded up to block], in the order in which decoded columns come. */
     void (*arrange)(long cols, const float *x, float *out);
-    /* x [tokens, cols], rows x_stride apart -> out [tokens * padded cols], cut into integers (quantise_template.h);
+    /* x [tokens, cols], rows x_stride apart -> out [tokens * (padded cols, and the tails)], cut into integers
+     * (quantise_template.h, columns.h);
      * NULL where `rows` wants floats. */
     void (*integers)(long tokens, long cols, const float *x, long x_stride, float *out);
     /* Rows first <= i < last for all tokens; scratch: PANEL_ROWS * CHUNK_TOKENS * LANES floats, or as many as

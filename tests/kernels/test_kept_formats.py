@@ -27,7 +27,7 @@ PLACES = {  # where a block has float16 numbers; those of the types not named he
     **dict.fromkeys(("tq2_0",), (64,)),
     **dict.fromkeys(("iq1_m", "nvfp4", "ggml_mxfp4"), ()),
 }
-MINIMA = ("q4_1", "q5_1", "q2_k", "q4_k", "q5_k")
+MINIMA = ("q4_1", "q5_1", "q2_k", "q4_k", "q5_k", "q6_k")
 BLOCK_BYTES = {
     name: weight_format(name).nbytes(1, 1) for name in KEPT if len(weight_format(name).sections(1, 1)) == 1
 }
