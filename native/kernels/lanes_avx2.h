@@ -197,6 +197,11 @@ INLINE vf vf_quarters_half(const unsigned char *p)
 {
     return vf_quarters(_mm_cvtph_ps(_mm_loadl_epi64((const __m128i *)p)));
 }
+INLINE vf vf_quarters_bfloat(const unsigned char *p)
+{
+    const __m128i words = _mm_cvtepu16_epi32(_mm_loadl_epi64((const __m128i *)p));
+    return vf_quarters(_mm_castsi128_ps(_mm_slli_epi32(words, 16)));
+}
 INLINE vf vf_quarters_at(const float *scales) { return vf_quarters(_mm_loadu_ps(scales)); }
 INLINE __m256 e8m0_half(const unsigned char *p)
 {

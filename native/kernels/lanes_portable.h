@@ -225,7 +225,7 @@ INLINE vf vf_int4(nibbles a)
     return nibbles_table(&a, table);
 }
 
-/* Four scales, each for four neighbouring lanes: E8M0 bytes (255 is zero), half floats. */
+/* Four scales, each for four neighbouring lanes: E8M0 bytes (255 is zero), half floats, bfloat16. */
 INLINE vf vf_quarters(const float *scales)
 {
     EACH(((v4f){scales[k], scales[k], scales[k], scales[k]}));
@@ -242,6 +242,13 @@ INLINE vf vf_quarters_e8m0(const unsigned char *p)
 INLINE vf vf_quarters_half(const unsigned char *p)
 {
     return vf_quarters((float[4]){half_value(p), half_value(p + 2), half_value(p + 4), half_value(p + 6)});
+}
+INLINE vf vf_quarters_bfloat(const unsigned char *p)
+{
+    unsigned char lanes[32] = {0};
+    memcpy(lanes, p, 8);
+    const vf all = vf_load_bf16(lanes);
+    return vf_quarters((float[4]){all.q[0][0], all.q[0][1], all.q[0][2], all.q[0][3]});
 }
 INLINE vf vf_quarters_at(const float *scales) { return vf_quarters(scales); }
 
