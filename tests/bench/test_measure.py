@@ -50,7 +50,7 @@ def passes(engine, monkeypatch):
 
     monkeypatch.setattr(kind, "forward", timed_forward)
     monkeypatch.setattr(kind, "new_state", slow_state)
-    monkeypatch.setattr("uringinfer.report.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("uringinfer.report.phases.time.perf_counter", lambda: now[0])
     return fed, lambda: now[0]
 
 
