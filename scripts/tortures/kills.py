@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -219,7 +220,7 @@ def _preload(directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     library = directory.resolve() / "shim.so"
     source = ROOT / "scripts" / "tortures" / "shim.c"
-    compiler = [os.environ.get("CC", "cc"), "-std=gnu11", "-O1", "-Wall", "-shared", "-fPIC"]
+    compiler = [*shlex.split(os.environ.get("CC", "cc")), "-std=gnu11", "-O1", "-Wall", "-shared", "-fPIC"]
     subprocess.run([*compiler, str(source), "-o", str(library), "-ldl"], check=True)
     os.environ[_LIBRARY] = os.environ["LD_PRELOAD"] = str(library)
     os.execv(sys.executable, [sys.executable, *sys.argv])

@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import pkgutil
 import pty
 import re
 import shutil
@@ -17,6 +18,7 @@ sys.path.append(str(Path(__file__).parents[1] / "engine"))
 from tiny_models import Containers, pack_moe, write_tiny_checkpoint
 
 from tests.text.tokenizer_files import CORPUS
+from uringinfer import cli
 from uringinfer.cli.main import COMMANDS
 from uringinfer.probing import cells
 
@@ -113,6 +115,17 @@ def test_json_parses_and_each_of_its_keys_is_documented(command_line, arguments,
     assert [key for key in keys(report) if not re.search(rf"`(?:jobs\[\]\.)?{re.escape(key)}`", text)] == []
 
 
+def replace_progress(monkeypatch, name, replacement):
+    """`replacement` stands for `progress` in the module of the command `name` and in those that are its
+    parts."""
+    own = COMMANDS[name].rsplit(".", 1)[1]
+    for found in pkgutil.iter_modules(cli.__path__):
+        if found.name == own or found.name.startswith(f"{own}_"):
+            module = importlib.import_module(f"{cli.__name__}.{found.name}")
+            if hasattr(module, "progress"):
+                monkeypatch.setattr(module, "progress", replacement)
+
+
 @contextmanager
 def interrupting(**options):
     """In place of `progress`: Ctrl-C comes with the first report."""
@@ -127,8 +140,7 @@ def interrupting(**options):
 def test_ctrl_c_at_work_exits_with_130_and_leaves_no_files(
     command_line, arguments, monkeypatch, tmp_path, name
 ):
-    module = importlib.import_module(COMMANDS[name])
-    monkeypatch.setattr(module, "progress", interrupting)
+    replace_progress(monkeypatch, name, interrupting)
     run = arguments(RUNS[name])
     if name == "plan":
         run = [*run[:1], "--measure"]
@@ -180,7 +192,7 @@ def test_quiet_shows_no_progress(command_line, arguments, monkeypatch, name):
         asked.append(wanted)
         yield None
 
-    monkeypatch.setattr(importlib.import_module(COMMANDS[name]), "progress", noting)
+    replace_progress(monkeypatch, name, noting)
     run = arguments(RUNS[name])
     if name == "plan":
         run = [*run[:1], "--measure"]
