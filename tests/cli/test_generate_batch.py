@@ -62,6 +62,12 @@ def test_several_prompts_on_the_command_line_are_a_batch(command_line, model):
     assert "room for 2 conversations" in result.stderr and "tokens each" in result.stderr
 
 
+def test_a_line_ends_where_json_lines_do_and_nowhere_else(command_line, model):
+    text = json.dumps({"prompt": "one\u2028two\x0bthree\x85four"}, ensure_ascii=False)
+    result = command_line("generate", model, "--prompts", "-", "-n", 2, stdin=text.encode())
+    assert result.code == 0 and len(answers_of(result.stdout)) == 1
+
+
 def test_a_job_that_broke_off_is_gone_on_with(command_line, model, prompts, tmp_path):
     output = tmp_path / "answers.jsonl"
     arguments = ("generate", model, "--prompts", prompts, "-n", 4, "-s", 1, "-o", output)

@@ -201,7 +201,7 @@ def _run_batch(path: Path, dash: str | None, options: dict[str, Any]) -> int:
     """Answers several prompts at a time; the exit code."""
     generate_batch.check_options(options, dash)
     defaults = loading.generation_options(options)
-    lines = generate_batch.lines_of(options["prompts"], options["prompts_file"])
+    lines = generate_batch.lines_of(options["prompts"], options["prompts_file"], options["budget"])
     say = loading.silent if options["quiet"] else loading.say
     with progress(wanted=not options["quiet"]) as report:
         opened = loading.open_model(path, options, report, say)

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 
 from uringinfer import api
 from uringinfer.api import EnvironmentError_, Interrupted, UsageError
+from uringinfer.cli.inputs import read_text
 from uringinfer.cli.interrupts import first_interrupt
 from uringinfer.cli.progress import progress
 from uringinfer.cli.values import parse_variables
@@ -39,19 +40,12 @@ def check_options(options: dict[str, Any], dash: str | None) -> None:
         raise UsageError("the prompts were given more than once", hint="choose one of -p and --prompts")
 
 
-def lines_of(prompts: Sequence[str], path: Path | None) -> list[str]:
-    """The lines of prompts: of the file, or made of the texts given. Raises UsageError if it cannot be
-    read."""
+def lines_of(prompts: Sequence[str], path: Path | None, budget: int | None) -> list[str]:
+    """The lines of prompts: of the file, or made of the texts given. Raises what `read_text` raises."""
     if path is None:
         return [api.prompt_line(text) for text in prompts]
-    if str(path) == "-":
-        return sys.stdin.read().splitlines()
-    try:
-        return path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise UsageError(f"cannot read the prompts from {path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8 (byte {error.start})", hint="convert it") from None
+    text = read_text(None, path, None, what="the prompts", budget=budget) or ""
+    return text.split("\n")  # and at nothing else that Unicode calls the end of a line
 
 
 def run(
