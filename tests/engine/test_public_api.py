@@ -215,7 +215,10 @@ def test_logits_are_those_of_every_position(engine):
     ids = [5, 6, 7, 8, 9, 10, 11, 12, 13, 14]
     logits = engine.logits(ids)
     assert logits.shape == (10, 600)
-    np.testing.assert_array_equal(logits[4], engine.session().feed(ids[:5])[-1])
+    expected = engine.session().feed(ids[:5])[-1]
+    # BLAS may round otherwise where the number of tokens is another
+    tolerance = 0 if engine.kernels.name == "native" else 1e-5 * np.abs(expected).max()
+    np.testing.assert_allclose(logits[4], expected, rtol=0, atol=tolerance)
 
 
 def test_an_object_and_keywords_at_once_are_refused(engine):
