@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from conditions import machine_conditions
@@ -24,6 +25,8 @@ from make_skeleton import write_skeleton
 
 from uringinfer.container import Container
 from uringinfer.container.geometry import pointed_files
+from uringinfer.container.manifest import AuxiliaryFile
+from uringinfer.container.row_checksums import ROW_CHECKSUMS_NAME, row_checksum_bytes
 from uringinfer.engine.memory import peak_resident_bytes
 from uringinfer.models import model_from_config
 from uringinfer.packing.checkpoint import CheckpointSource
@@ -43,10 +46,12 @@ NAMES = {
 def write_hollow_container(out: Path, layout: Layout) -> None:
     """The manifest, and files of the right lengths with nothing in them."""
     out.mkdir(parents=True, exist_ok=True)
-    for name, nbytes in pointed_files(layout.manifest):
+    checksums = AuxiliaryFile(ROW_CHECKSUMS_NAME, row_checksum_bytes(layout.manifest.segments), 0)
+    manifest = replace(layout.manifest, files=(checksums,))
+    for name, nbytes in pointed_files(manifest):
         with (out / name).open("wb") as file:
             file.truncate(nbytes)
-    (out / "manifest.json").write_text(layout.manifest.to_json())
+    (out / "manifest.json").write_text(manifest.to_json())
 
 
 def measure(step: str, checkpoint: Path, container: Path) -> dict[str, float]:

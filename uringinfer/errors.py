@@ -9,16 +9,21 @@ from __future__ import annotations
 
 from typing import Any
 
+_LONGEST = 1000
+"""Characters of a message."""
+
 
 class UringinferError(Exception):
     """Base of every error this package raises on purpose.
 
-    `str(error)` is the message with the hint, on one line. `exit_code` is what the command line returns.
+    `str(error)` is the message with the hint, on one line, cut in its middle where a hostile file's names
+    make it longer than anybody reads. `exit_code` is what the command line returns.
     """
 
     exit_code = 1
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
+        message = _shortened(message)
         super().__init__(message)
         self.message = message
         self.hint = hint
@@ -29,6 +34,13 @@ class UringinferError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         # an error travels between processes whole; the default would call `__init__` without its keywords
         return _restore, (type(self), self.args, self.__dict__)
+
+
+def _shortened(message: str) -> str:
+    if len(message) <= _LONGEST:
+        return message
+    half = _LONGEST // 2
+    return f"{message[:half]} ... {message[-half:]}"
 
 
 def _restore(kind: type[UringinferError], args: tuple[Any, ...], state: dict[str, Any]) -> UringinferError:

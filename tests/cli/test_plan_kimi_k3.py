@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from kimi_k3_layout import text_config
 from make_skeleton import write_skeleton
 
 from uringinfer.container import Container
+from uringinfer.container.manifest import AuxiliaryFile
+from uringinfer.container.row_checksums import ROW_CHECKSUMS_NAME, row_checksum_bytes
 from uringinfer.engine.opening import open_to_plan
 from uringinfer.models import model_from_config
 from uringinfer.packing.checkpoint import CheckpointSource
@@ -71,11 +74,13 @@ def test_the_manifest_of_the_whole_model_opens_and_describes_every_expert(skelet
     assert sum(bank.num_experts for bank in layout.manifest.banks) == 92 * 896
     container = skeleton.with_suffix(".uring")
     container.mkdir()
-    ends = {}
+    checksums = AuxiliaryFile(ROW_CHECKSUMS_NAME, row_checksum_bytes(layout.manifest.segments), 0)
+    ends = {checksums.name: checksums.nbytes}
     for block in layout.blocks:
         ends[block.file] = block.offset + block.nbytes
     for name, nbytes in ends.items():
         with (container / name).open("wb") as file:
             file.truncate(nbytes)
-    (container / "manifest.json").write_text(layout.manifest.to_json())
+    manifest = replace(layout.manifest, files=(checksums,))
+    (container / "manifest.json").write_text(manifest.to_json())
     assert Container.open(container).bank_bytes == 1_446_456_066_048
