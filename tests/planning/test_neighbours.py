@@ -52,7 +52,7 @@ def test_a_small_neighbour_is_counted_and_not_spoken_of(proc, tmp_path):
     assert machine.neighbour_notes == []
 
 
-@pytest.mark.parametrize("link", ["/memfd:other (deleted)", "/tmp/uringinfer-takes-5", "socket:[5]"])
+@pytest.mark.parametrize("link", ["/memfd:other (deleted)", "/elsewhere/uringinfer-takes-5", "socket:[5]"])
 def test_other_files_are_no_engines(proc, link):
     add_process(proc, 77, link)
 

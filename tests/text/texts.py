@@ -9,7 +9,7 @@ TEXTS = (
     '<b>bold</b> &amp; <a href="https://example.org/?q=1#x">link</a>',
     '{"key": [1, 2.5e-3, null, true], "text": "a\\nb"}',
     "SELECT * FROM t WHERE x >= '10' AND y <> 'é';",
-    "$ ls -la | grep '^d' > /tmp/out.txt 2>&1",
+    "$ ls -la | grep '^d' > ~/out.txt 2>&1",
     "\\begin{equation} e^{i\\pi} + 1 = 0 \\end{equation}",
     "1 12 123 1234 12345 123456 1234567 3.14159 1e10 0xFF",
     "١٢٣ ੧੨੩ ⅷ ½ ² ①",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -60,7 +61,7 @@ class Scope:
         return Undefined(f"'{name}' is undefined")
 
 
-class Expressions:
+class Expressions(ABC):
     """Evaluates expressions against scopes, and pays for their values."""
 
     def __init__(self, meter: Meter) -> None:
@@ -109,9 +110,9 @@ class Expressions:
             raise TemplateError(f"{kind_of(callee)} cannot be called")
         return callee.run(*args, **kwargs, **more)
 
+    @abstractmethod
     def loop_again(self, loop: Loop, args: Sequence[Any]) -> str:
-        """The text of a recursive loop over its argument."""
-        raise NotImplementedError
+        """The text of a recursive loop over its argument: statements are for who runs them."""
 
     def apply_filter(self, node: nodes.Filter, scope: Scope, value: Any) -> Any:
         """`value` through the filter `node`, and through those that it stands behind."""
